@@ -1,0 +1,95 @@
+"""The rules of the game as one flat record, with the published settings as presets.
+
+``PRESETS["paper"]`` follows the text of arXiv 2510.18821 and ``PRESETS["code"]`` the authors' released code wherever
+the two disagree; ``PRESETS["world"]`` is the setting for the generated world, whose questions are shorter.
+Settings of the optimiser (advantages, losses, learning rates) belong to the trainer, not here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Literal
+
+from ssp_env.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class GameRules:
+    """Every rule that a researcher may want to vary.
+
+    Attributes:
+        min_chars: Shortest question, in characters.
+        max_chars: Longest question, in characters.
+        min_words: Fewest space-separated words of a question.
+        min_searches: Fewest executed searches of a proposal.
+        distinct_queries: Whether a repeated query rejects the proposal.
+        exact_search_count: Whether the searches must equal the demanded number.
+        answer_in_query: Whether a query may contain the answer.
+        leak: How the answer is looked for in the question: plain case-insensitive ``substring`` (code), or
+            ``normalized`` token spans with aliases, accents and case folded.
+        gate: Whether the RAG check is made at all.
+        noise_unit: What is mixed into the evidence: single passages (paper) or whole evidence bundles (code).
+        n_noise: How many of them.
+        n_solves: Solver episodes per task.
+        max_turns: Completions per episode.
+        top_k: Passages per search.
+        end_on_invalid: Whether a completion without an action ends the episode.
+        solver_reward: A name in ``SOLVER_REWARDS``.
+        proposer_reward: A name in ``PROPOSER_REWARDS``.
+        invalid_reward: What a rejected proposal pays; negative values collapse training (paper figure 5).
+        filling: How slots of rejected proposals are filled (paper appendix B.1).
+        reset_every: Rounds after which the pool is emptied (``reset`` only).
+        max_resamples: Further batches that ``resample`` may draw.
+        update_order: Which role is updated first.
+    """
+
+    min_chars: int = 10
+    max_chars: int = 1000
+    min_words: int = 10
+    min_searches: int = 1
+    distinct_queries: bool = True
+    exact_search_count: bool = False
+    answer_in_query: bool = True
+    leak: Literal["substring", "normalized"] = "normalized"
+    gate: bool = True
+    noise_unit: Literal["passage", "bundle"] = "passage"
+    n_noise: int = 4
+    n_solves: int = 5
+    max_turns: int = 10
+    top_k: int = 3
+    end_on_invalid: bool = False
+    solver_reward: str = "binary"
+    proposer_reward: str = "zero_sum"
+    invalid_reward: float = 0.0
+    filling: Literal["dummy", "resample", "reuse", "reset", "none"] = "reset"
+    reset_every: int = 10
+    max_resamples: int = 5
+    update_order: Literal["solver_first", "proposer_first"] = "solver_first"
+
+
+PRESETS: dict[str, GameRules] = {
+    "paper": GameRules(),
+    "code": GameRules(
+        min_searches=2,
+        leak="substring",
+        noise_unit="bundle",
+        end_on_invalid=True,
+        solver_reward="overlisting",
+        update_order="proposer_first",
+    ),
+    "world": GameRules(min_words=4, max_turns=6, top_k=2, n_noise=6, n_solves=6, proposer_reward="zero_sum_solved"),
+}
+
+
+def rules(preset: str, **changes: object) -> GameRules:
+    """Return a preset with some fields changed.
+
+    Raises:
+        ConfigError: If the preset or a field is unknown.
+    """
+    if preset not in PRESETS:
+        raise ConfigError(f"expected a preset out of {sorted(PRESETS)}, got {preset!r}; name one of these")
+    known = {f.name for f in fields(GameRules)}
+    if unknown := sorted(set(changes) - known):
+        raise ConfigError(f"expected rules out of {sorted(known)}, got {unknown}; correct the name")
+    return replace(PRESETS[preset], **changes)  # type: ignore[arg-type]
