@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -45,6 +46,11 @@ class Corpus(Protocol):
     @property
     def fingerprint(self) -> str:
         """Hex digest of ids, titles and texts in order; two corpora with one fingerprint are the same."""
+        ...
+
+    @property
+    def index_dir(self) -> Path | None:
+        """Folder for what is derived from this corpus, such as indexes; None keeps all of it in memory."""
         ...
 
     def __len__(self) -> int:
