@@ -37,9 +37,7 @@ _LONGEST_SAMPLE = 40_000
 class FreeText(Space[str]):
     """All strings of ``min_length`` to ``max_length`` characters without lone surrogates."""
 
-    def __init__(
-        self, max_length: int, *, min_length: int = 0, seed: int | np.random.Generator | None = None
-    ) -> None:
+    def __init__(self, max_length: int, *, min_length: int = 0, seed: int | np.random.Generator | None = None) -> None:
         """Make the space; both bounds are inclusive and counted in characters.
 
         Raises:
@@ -97,9 +95,7 @@ class FreeText(Space[str]):
     def __eq__(self, other: object) -> bool:
         """Return whether the other is a free text space of the same bounds."""
         return (
-            isinstance(other, FreeText)
-            and self.min_length == other.min_length
-            and self.max_length == other.max_length
+            isinstance(other, FreeText) and self.min_length == other.min_length and self.max_length == other.max_length
         )
 
 

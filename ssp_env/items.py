@@ -1,0 +1,128 @@
+"""Seeds and tasks from JSON Lines: what episodes start from when the world does not provide it.
+
+A task row is ``{id?, question, answers | golden_answers | answer, kind?}``; a seed row is ``{id?, answer |
+ground_truth, aliases?, n_searches | search_turns?}``, as in the published data of Search-R1, FlashRAG and SSP. A list
+of answers names equivalent forms, the first one being the answer of a seed. Other keys are ignored; a missing id
+becomes the row number.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import NoReturn, TypeVar
+
+from ssp_env.errors import ConfigError
+from ssp_env.types import Seed, Task
+
+ItemT = TypeVar("ItemT", Seed, Task)
+
+
+def read_tasks(path: Path) -> list[Task]:
+    """Return the tasks of a file, in order.
+
+    Raises:
+        ConfigError: If the file or a row cannot be used; the message names file and line.
+    """
+    return _read(path, task_from_row)
+
+
+def read_seeds(path: Path) -> list[Seed]:
+    """Return the seeds of a file, in order.
+
+    Raises:
+        ConfigError: If the file or a row cannot be used; the message names file and line.
+    """
+    return _read(path, seed_from_row)
+
+
+def task_from_row(row: Mapping[str, object], *, default_id: str = "0") -> Task:
+    """Return a task from plain JSON.
+
+    Raises:
+        ConfigError: If the question or the answers are missing, empty or of the wrong type.
+    """
+    question = _text(row, ("question",))
+    answers = _texts(row, ("answers", "golden_answers", "answer"))
+    kind = row.get("kind", "")
+    if not isinstance(kind, str):
+        raise ConfigError(f"expected a string for 'kind', got {kind!r}; correct it")
+    return Task(id=_id(row, default_id), question=question, answers=answers, kind=kind)
+
+
+def seed_from_row(row: Mapping[str, object], *, default_id: str = "0") -> Seed:
+    """Return a seed from plain JSON.
+
+    Raises:
+        ConfigError: If the answer is missing, empty or of the wrong type, or the number of searches is not positive.
+    """
+    answer, *others = _texts(row, ("answer", "ground_truth"))
+    aliases = _texts(row, ("aliases",)) if row.get("aliases") else ()
+    n_searches = row.get("n_searches", row.get("search_turns", Seed.__dataclass_fields__["n_searches"].default))
+    if not isinstance(n_searches, int) or isinstance(n_searches, bool) or n_searches < 1:
+        raise ConfigError(f"expected a positive whole number for 'n_searches', got {n_searches!r}; correct it")
+    return Seed(id=_id(row, default_id), answer=answer, aliases=(*others, *aliases), n_searches=n_searches)
+
+
+def _read(path: Path, convert: Callable[..., ItemT]) -> list[ItemT]:
+    items = [_convert(row, convert, f"{path}:{number}", str(number - 1)) for number, row in _rows(path)]
+    if not items:
+        raise ConfigError(f"expected at least one row in {path}, got none; fill the file")
+    seen: set[str] = set()
+    for item in items:
+        if item.id in seen:
+            raise ConfigError(f"expected distinct ids in {path}, got {item.id!r} twice; rename one")
+        seen.add(item.id)
+    return items
+
+
+def _convert(row: object, convert: Callable[..., ItemT], where: str, default_id: str) -> ItemT:
+    if not isinstance(row, dict):
+        raise ConfigError(f"{where}: expected a JSON object, got {row!r:.80}; write one object a line")
+    try:
+        return convert(row, default_id=default_id)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from error
+
+
+def _rows(path: Path) -> Iterator[tuple[int, object]]:
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    yield number, _parse(line, f"{path}:{number}")
+    except OSError as error:
+        raise ConfigError(f"expected a readable file, got {str(path)!r} ({error.strerror}); check the path") from error
+
+
+def _parse(line: bytes, where: str) -> object:
+    try:
+        return json.loads(line.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{where}: expected one JSON object in UTF-8, got {line[:60]!r} ({error}); fix it") from error
+
+
+def _id(row: Mapping[str, object], default: str) -> str:
+    value = next((row[key] for key in ("id", "qid") if key in row), default)
+    if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
+        raise ConfigError(f"expected a string or whole number for 'id', got {value!r}; correct it")
+    return str(value)
+
+
+def _text(row: Mapping[str, object], keys: tuple[str, ...]) -> str:
+    return _texts(row, keys)[0] if isinstance(row.get(keys[0]), str) else _refuse(keys, row.get(keys[0]))
+
+
+def _texts(row: Mapping[str, object], keys: tuple[str, ...]) -> tuple[str, ...]:
+    value = next((row[key] for key in keys if key in row), None)
+    values = [value] if isinstance(value, str) else value
+    if not isinstance(values, list | tuple) or not values:
+        _refuse(keys, value)
+    return tuple(text if isinstance(text, str) and text.strip() else _refuse(keys, text) for text in values)
+
+
+def _refuse(keys: tuple[str, ...], value: object) -> NoReturn:
+    raise ConfigError(
+        f"expected non-empty text for {' or '.join(map(repr, keys))}, got {value!r}; fill it or drop the row"
+    )
