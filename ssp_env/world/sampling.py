@@ -1,0 +1,189 @@
+"""Questions and seed answers drawn from a world: every task has exactly one answer and a known depth.
+
+A k-hop task chains k facts out of k different passages. Which end of a fact is asked for, and which facts, is drawn
+uniformly over the kinds of fact, so that rare shapes appear as often as common ones. Answers never appear in their
+question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from ssp_env.types import Seed, Task
+from ssp_env.world.language import Clause, Comparison, Description, Name, Noun, Question, Sought, render
+from ssp_env.world.names import display
+from ssp_env.world.oracle import answer_set, leaves, n_clauses, proofs
+from ssp_env.world.schema import ENTITY_SHARES, RELATIONS, VALUES
+
+if TYPE_CHECKING:
+    from ssp_env.world.world import World
+
+KINDS: Final = ("1-hop", "2-hop", "3-hop", "4-hop", "intersection", "comparison")
+
+_STEPS: Final[dict[str, tuple[tuple[str, Sought, str], ...]]] = {
+    kind: tuple((r.name, "object", r.object) for r in RELATIONS if r.subject == kind)
+    + tuple((r.name, "subject", r.subject) for r in RELATIONS if r.object == kind)
+    for kind in (*ENTITY_SHARES, *VALUES)
+}
+"""Per type what can be asked about a thing of it: relation, sought end, type of what is found."""
+
+Walk = tuple[str, str, Noun]
+"""Where a chain of facts has arrived: type, lower-case name, and the noun that says it."""
+
+
+def sample_tasks(world: World, kind: str, n: int, rng: np.random.Generator) -> list[Task]:
+    """Return ``n`` distinct tasks of one kind, each with exactly one answer.
+
+    Raises:
+        ValueError: If the kind is unknown, or the world does not hold that many such questions.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"expected a kind out of {KINDS}, got {kind!r}")
+    tasks: dict[str, Task] = {}
+    for _ in range(200 * n + 2000):
+        if len(tasks) == n:
+            return list(tasks.values())
+        question = _draw(world, kind, rng)
+        if question is not None and (answer := _answer(world, question, kind)):
+            task = _task(world, render(question, rng), answer, kind)
+            tasks.setdefault(task.question, task)
+    raise ValueError(f"expected {n} distinct {kind} tasks, found {len(tasks)}; ask for fewer or enlarge the world")
+
+
+def sample_seeds(world: World, n: int, rng: np.random.Generator, *, n_searches: Sequence[int] = (2,)) -> list[Seed]:
+    """Return ``n`` seed answers, each with a demanded number of searches (1 .. 4) drawn from ``n_searches``.
+
+    Answers are entities, and for each at least one question exists that needs exactly that many passages. Answers
+    repeat only when the world is too small for ``n`` distinct ones.
+    """
+    if not n_searches or not set(n_searches) <= {1, 2, 3, 4}:
+        raise ValueError(f"expected numbers of searches out of 1 .. 4, got {tuple(n_searches)!r}")
+    depths = rng.choice(np.array(n_searches), size=n).tolist()
+    seeds: list[Seed] = []
+    used: set[str] = set()
+    for attempt in range(200 * n + 2000):
+        if len(seeds) == n:
+            return seeds
+        depth = int(depths[len(seeds)])
+        question = _draw(world, f"{depth}-hop", rng)
+        answer = None if question is None else _answer(world, question, f"{depth}-hop")
+        if answer is None or world.index_of(answer) is None or (answer in used and attempt < 50 * n + 500):
+            continue
+        used.add(answer)
+        first, *others = _names(world, answer)
+        name = f"w{world.config.seed}-seed-{len(seeds)}-{answer.replace(' ', '_')}"
+        seeds.append(Seed(name, first, tuple(others), depth))
+    raise ValueError(f"expected {n} seeds, found {len(seeds)}; ask for fewer or enlarge the world")
+
+
+def _draw(world: World, kind: str, rng: np.random.Generator) -> Question | None:
+    if kind == "comparison":
+        return _comparison(world, rng)
+    if kind == "intersection":
+        return _intersection(world, rng)
+    walk = _walk(world, int(kind[0]), rng)
+    return walk[2] if walk is not None and isinstance(walk[2], Description) else None
+
+
+def _answer(world: World, question: Question, kind: str) -> str | None:
+    """Return the one answer if the question is what its kind promises."""
+    found = proofs(question, world)
+    if len(found) != 1:
+        return None
+    ((answer, sets),) = found.items()
+    n_hops = min(len(proof) for proof in sets)
+    if answer in {world.resolve(name) for name in leaves(question)}:
+        return None
+    if kind.endswith("-hop") and n_hops != n_clauses(question):
+        return None
+    if kind == "intersection" and isinstance(question, Description) and not _needs_both(world, question):
+        return None
+    return answer
+
+
+def _needs_both(world: World, question: Description) -> bool:
+    """Return whether neither condition alone has only one answer."""
+    return all(len(answer_set(Description(question.type, (clause,)), world)) > 1 for clause in question.clauses)
+
+
+def _start(world: World, rng: np.random.Generator) -> Walk:
+    """Return a leaf: an entity of a random type, by one of its names; one leaf in eight is a number."""
+    if rng.integers(8) == 0:
+        kind = sorted(VALUES)[int(rng.integers(len(VALUES)))]
+        name = VALUES[kind][int(rng.integers(len(VALUES[kind])))]
+        return kind, name, Name(name)
+    index = int(rng.integers(len(world)))
+    names = world.names_of(index)
+    return world.type_of(index), names[0], Name(names[int(rng.integers(len(names)))])
+
+
+def _step(world: World, walk: Walk, rng: np.random.Generator) -> Walk | None:
+    """Follow one random kind of fact; None when it leads nowhere or to several things."""
+    kind, name, noun = walk
+    relation, sought, next_kind = _STEPS[kind][int(rng.integers(len(_STEPS[kind])))]
+    found = world.find(relation, sought, name)
+    if len(found) != 1:
+        return None
+    return next_kind, found[0], Description(next_kind, (Clause(relation, sought, noun),))
+
+
+def _walk(world: World, n_steps: int, rng: np.random.Generator) -> Walk | None:
+    walk: Walk | None = _start(world, rng)
+    for _ in range(n_steps):
+        walk = None if walk is None else _step(world, walk, rng)
+    return walk
+
+
+def _intersection(world: World, rng: np.random.Generator) -> Description | None:
+    """Draw an answer, then two of its facts as conditions; one of them is made a chain in half of the cases."""
+    kind, answer, _ = _start(world, rng)
+    if kind in VALUES:
+        return None
+    clauses: list[Clause] = []
+    for pick in rng.permutation(len(_STEPS[kind]))[:2]:
+        relation, sought, other_kind = _STEPS[kind][int(pick)]
+        others = world.find(relation, sought, answer)
+        if not others:
+            return None
+        noun: Noun = Name(others[0])
+        if not clauses and rng.integers(2):
+            noun = _describe(world, other_kind, others[0], rng) or noun
+        clauses.append(Clause(relation, "subject" if sought == "object" else "object", noun))
+    return Description(kind, tuple(clauses))
+
+
+def _describe(world: World, kind: str, name: str, rng: np.random.Generator) -> Description | None:
+    """Return a description by one fact that fits only this thing, or None when the drawn one fits others."""
+    relation, sought, _ = _STEPS[kind][int(rng.integers(len(_STEPS[kind])))]
+    others = world.find(relation, sought, name)
+    if not others:
+        return None
+    clause = Clause(relation, "subject" if sought == "object" else "object", Name(others[0]))
+    description = Description(kind, (clause,))
+    return description if answer_set(description, world) == (name,) else None
+
+
+def _comparison(world: World, rng: np.random.Generator) -> Comparison | None:
+    """Draw two things of one type and describe each by a fact of its own."""
+    numeric = [relation for relation in RELATIONS if relation.comparatives]
+    relation = numeric[int(rng.integers(len(numeric)))]
+    kind = relation.subject
+    candidates = [walk for walk in (_walk(world, 1, rng) for _ in range(40)) if walk is not None and walk[0] == kind]
+    if len(candidates) < 2:
+        return None
+    return Comparison(relation.name, bool(rng.integers(2)), candidates[0][2], candidates[1][2])
+
+
+def _task(world: World, question: str, answer: str, kind: str) -> Task:
+    digest = blake2b(question.encode(), digest_size=6).hexdigest()
+    return Task(f"w{world.config.seed}-{kind}-{digest}", question, _names(world, answer), kind)
+
+
+def _names(world: World, answer: str) -> tuple[str, ...]:
+    """Return all names of an answer as they are shown."""
+    index = world.index_of(answer)
+    return tuple(display(name) for name in ((answer,) if index is None else world.names_of(index)))
