@@ -48,7 +48,7 @@ class HFAgent:
         tokenizer: PreTrainedTokenizerBase,
         *,
         max_context: int | None = None,
-        max_batch_tokens: int = 65_536,
+        max_batch_tokens: int = 32_768,
         seed: int = 0,
     ) -> None:
         """Wrap a loaded model.
@@ -95,7 +95,7 @@ class HFAgent:
         ]
         open_rows = [row for row in rows if self._room(row, sampling) > 0]
         was_training = self.model.training
-        self.model.eval()
+        self.model.train(False)
         try:
             with torch.no_grad():
                 for batch in self._micro_batches(open_rows, sampling):
@@ -121,7 +121,9 @@ class HFAgent:
 
     def _prompt_ids(self, conversation: Conversation) -> list[int]:
         text = self.tokenizer.apply_chat_template(
-            [dict(message) for message in conversation.prompt], add_generation_prompt=True, tokenize=False
+            [{"role": m["role"], "content": m["content"]} for m in conversation.prompt],
+            add_generation_prompt=True,
+            tokenize=False,
         )
         return list(self.tokenizer.encode(str(text), add_special_tokens=False))
 
@@ -138,7 +140,7 @@ class HFAgent:
         if sampling.temperature == 0:
             return [[]] * n_rows
         draws = torch.rand((n_rows, sampling.max_tokens), generator=generator, dtype=torch.float64)
-        return draws.tolist()  # type: ignore[no-any-return]
+        return draws.tolist()
 
     def _room(self, row: _Row, sampling: Sampling) -> int:
         return min(sampling.max_tokens, self._max_context - len(row.context))
@@ -242,7 +244,7 @@ def load_model(path: str | Path, *, dtype: str = "float32") -> tuple[PreTrainedM
     if not (Path(path) / "config.json").is_file():
         raise ConfigError(
             f"expected a folder with config.json, weights and tokenizer, got {str(path)!r}; "
-            "give the path of a model saved with save_pretrained (a .gguf file is converted by training/convert_gguf.py)"
+            "give a folder written by save_pretrained (training/convert_gguf.py makes one of a .gguf file)"
         )
     try:
         tokenizer = AutoTokenizer.from_pretrained(str(path), local_files_only=True)

@@ -7,7 +7,10 @@ from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizer
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 TAGS = [f"<{slash}{tag}>" for tag in ("think", "search", "information", "question", "answer") for slash in ("", "/")]
-WORDS = "question answer searches : ? doc title ( ) which city lies in the country of paris lima oslo peru norway france a is . 1 2"
+WORDS = (
+    "question answer searches : ? doc title ( ) which city lies in the country of "
+    "paris lima oslo peru norway france a is . 1 2"
+)
 TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }} {{ m['content'] }}<|im_end|>{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant {% endif %}"
