@@ -1,0 +1,124 @@
+"""Remembers what was found for a query, within a fixed amount of memory.
+
+A cache lives in one process and is never saved. Its keys hold the fingerprint of the corpus, so a result can never
+come from another one, and an exact ``k``: a longer list is not cut for a shorter request, since fused rankings may
+depend on ``k``. Failures are not remembered.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from typing import Generic, TypeVar
+
+from ssp_env.protocols import Retriever
+from ssp_env.retrieval.ranking import check_k
+from ssp_env.types import SearchResult
+
+Value = TypeVar("Value")
+
+OVERHEAD = 400
+"""Bytes that an entry or a result costs beyond its text, roughly."""
+
+
+class LruCache(Generic[Value]):
+    """Keeps the most recently used values while their costs add up to at most ``max_cost``; thread-safe.
+
+    Pickling keeps the bound and drops the values.
+    """
+
+    def __init__(self, max_cost: int) -> None:
+        """Start empty; a ``max_cost`` of 0 keeps nothing.
+
+        Raises:
+            ValueError: If ``max_cost`` is negative.
+        """
+        if max_cost < 0:
+            raise ValueError(f"expected a max_cost of at least 0, got {max_cost!r}; 0 turns the cache off")
+        self.max_cost = max_cost
+        self.cost = 0
+        self.n_hits = 0
+        self.n_misses = 0
+        self._values: OrderedDict[Hashable, tuple[Value, int]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[Callable[[int], LruCache[Value]], tuple[int]]:
+        """Pickle the bound only."""
+        return (type(self), (self.max_cost,))
+
+    def __len__(self) -> int:
+        """Return the number of values."""
+        return len(self._values)
+
+    def get(self, key: Hashable) -> Value | None:
+        """Return the value of a key and count it as used, or None."""
+        with self._lock:
+            entry = self._values.get(key)
+            if entry is None:
+                self.n_misses += 1
+                return None
+            self.n_hits += 1
+            self._values.move_to_end(key)
+            return entry[0]
+
+    def put(self, key: Hashable, value: Value, *, cost: int) -> None:
+        """Keep a value, dropping the least recently used ones; one that costs more than ``max_cost`` is not kept."""
+        with self._lock:
+            old = self._values.pop(key, None)
+            if old is not None:
+                self.cost -= old[1]
+            if cost > self.max_cost:
+                return
+            self._values[key] = (value, cost)
+            self.cost += cost
+            while self.cost > self.max_cost:
+                _, (_, dropped) = self._values.popitem(last=False)
+                self.cost -= dropped
+
+
+QueryCache = LruCache[tuple[SearchResult, ...]]
+"""Found passages; the cost is in characters plus ``OVERHEAD`` for each entry and result."""
+
+
+class CachedRetriever:
+    """Asks a retriever only for queries that are not in the cache; see ``protocols.Retriever``.
+
+    Several retrievers may share one cache, and with it one bound, if their names differ.
+    """
+
+    def __init__(self, retriever: Retriever, cache: QueryCache, *, name: str, fingerprint: str) -> None:
+        """Wrap a retriever.
+
+        Args:
+            retriever: Finds what is not in the cache.
+            cache: Where results are kept.
+            name: Tells retrievers over one corpus apart: its name and settings.
+            fingerprint: That of the corpus.
+        """
+        self._retriever = retriever
+        self._cache = cache
+        self._owner = (name, fingerprint)
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[SearchResult]]:
+        """Return the best passages for each query; equal queries of a batch are searched once.
+
+        Raises:
+            ValueError: If ``k`` is not positive.
+            RetrievalError: If the retriever cannot answer what is not in the cache.
+        """
+        check_k(k)
+        unique = list(dict.fromkeys(queries))
+        found = {query: self._cache.get((*self._owner, query, k)) for query in unique}
+        missing = [query for query in unique if found[query] is None]
+        if missing:
+            for query, results in zip(missing, self._retriever.search(missing, k), strict=True):
+                found[query] = tuple(results)
+                self._cache.put((*self._owner, query, k), tuple(results), cost=_cost(query, results))
+        return [list(found[query] or ()) for query in queries]
+
+
+def _cost(query: str, results: Sequence[SearchResult]) -> int:
+    passages = [result.passage for result in results]
+    characters = len(query) + sum(len(passage.title) + len(passage.text) for passage in passages)
+    return characters + OVERHEAD * (1 + len(passages))
