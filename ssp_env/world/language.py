@@ -14,7 +14,7 @@ language parses to None, quickly, whatever it is. No claim to understand English
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 import numpy as np
@@ -36,11 +36,15 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """A condition: the sought thing is the ``sought`` end of ``relation`` whose other end is ``noun``."""
+    """A condition: the sought thing is the ``sought`` end of ``relation`` whose other end is ``noun``.
+
+    ``wording`` says which of the phrases was read or is to be written; it does not count in comparisons.
+    """
 
     relation: str
     sought: Sought
     noun: Noun
+    wording: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,20 +68,22 @@ class Comparison:
 Noun = Name | Description
 Question = Description | Comparison
 
+_Phrase = tuple[list[str], str, Sought, int]
+_Comparative = tuple[list[str], str, bool]
 _WORDS: Final = frozenset(WORDS)
 _NUMBERS: Final = frozenset(value for values in VALUES.values() for value in values)
 _ALLOWED: Final = re.compile(r"[A-Za-z0-9?,\s]+", re.ASCII)
 _TOKEN: Final = re.compile(r"[a-z0-9]+|[?,]")
 
 
-def _phrase_tables() -> tuple[
-    dict[str, list[tuple[list[str], str, Sought]]], dict[str, list[tuple[list[str], str, bool]]]
-]:
-    phrases: dict[str, list[tuple[list[str], str, Sought]]] = {kind: [] for kind in TYPES}
-    comparatives: dict[str, list[tuple[list[str], str, bool]]] = {kind: [] for kind in TYPES}
+def _phrase_tables() -> tuple[dict[str, list[_Phrase]], dict[str, list[_Comparative]]]:
+    phrases: dict[str, list[_Phrase]] = {kind: [] for kind in TYPES}
+    comparatives: dict[str, list[_Comparative]] = {kind: [] for kind in TYPES}
     for relation in RELATIONS:
-        phrases[relation.subject] += [(text.split(), relation.name, "subject") for text in relation.find_subject]
-        phrases[relation.object] += [(text.split(), relation.name, "object") for text in relation.find_object]
+        for wording, text in enumerate(relation.find_subject):
+            phrases[relation.subject].append((text.split(), relation.name, "subject", wording))
+        for wording, text in enumerate(relation.find_object):
+            phrases[relation.object].append((text.split(), relation.name, "object", wording))
         for larger, text in enumerate(relation.comparatives or ()):
             comparatives[relation.subject].append((text.split(), relation.name, bool(larger)))
     for table in phrases.values():
@@ -142,9 +148,9 @@ class _Parser:
         return (first,)
 
     def clause(self, kind: str, depth: int) -> Clause:
-        for words, relation, sought in _PHRASES[kind]:
+        for words, relation, sought, wording in _PHRASES[kind]:
             if self.accept(words):
-                return Clause(relation, sought, self.noun(depth + 1))
+                return Clause(relation, sought, self.noun(depth + 1), wording)
         raise _NoParse
 
     def noun(self, depth: int) -> Noun:
@@ -182,7 +188,7 @@ class _Parser:
 
 
 def render(question: Question, rng: np.random.Generator | None = None) -> str:
-    """Return a question in English: in its first wording, or in wordings drawn with ``rng``.
+    """Return a question in English, in the wordings its clauses name or in wordings drawn with ``rng``.
 
     Raises:
         ValueError: If the question cannot be said unambiguously (a noun with two conditions of which the first is
@@ -200,9 +206,10 @@ def render(question: Question, rng: np.random.Generator | None = None) -> str:
 
 
 def phrases(clause: Clause) -> tuple[str, ...]:
-    """Return all wordings of a clause without its noun."""
+    """Return all wordings of a clause without its noun, the clause's own first."""
     relation = RELATION[clause.relation]
-    return relation.find_subject if clause.sought == "subject" else relation.find_object
+    options = relation.find_subject if clause.sought == "subject" else relation.find_object
+    return (options[clause.wording], *options[: clause.wording], *options[clause.wording + 1 :])
 
 
 def _clause(clause: Clause, rng: np.random.Generator | None) -> str:
