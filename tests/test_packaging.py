@@ -1,0 +1,128 @@
+"""What the wheel holds, what an editable install exposes, and that extras and constraints agree."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+PLAY = """
+import sys, time
+started = time.perf_counter()
+import ssp_env
+import_s = time.perf_counter() - started
+import gymnasium
+env = gymnasium.make("SearchSolver-v0")
+observation, info = env.reset(seed=0)
+observation, reward, terminated, truncated, info = env.step("<search> river </search>")
+assert "<information>" in observation, observation
+observation, reward, terminated, truncated, info = env.step("<answer> none </answer>")
+assert terminated and reward == 0.0, (terminated, reward)
+assert not any(name in sys.modules for name in ("torch", "transformers", "faiss"))
+print(import_s)
+"""
+
+
+def distribution_name(requirement: str) -> str:
+    return re.split(r"[\s<>=!~;\[]", requirement, maxsplit=1)[0].lower().replace("_", "-")
+
+
+@pytest.fixture(scope="module")
+def project(repository: Path) -> dict[str, dict[str, object]]:
+    return tomllib.loads((repository / "pyproject.toml").read_text())
+
+
+@pytest.fixture(scope="module")
+def constraints(repository: Path) -> dict[str, str]:
+    lines = [line for line in (repository / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
+    return {distribution_name(line): line for line in lines}
+
+
+@pytest.fixture(scope="module")
+def wheel(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from a copy of the tracked files so that nothing is left in the working tree."""
+    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+    for name in tracked(repository):
+        if name.split("/")[0] not in ("tests", "docs"):
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            (source / name).write_bytes((repository / name).read_bytes())
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(source)]
+    built = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stdout + built.stderr
+    return next(out.glob("*.whl"))
+
+
+def tracked(repository: Path) -> list[str]:
+    listed = subprocess.run(["git", "ls-files"], cwd=repository, capture_output=True, text=True, check=False)
+    if listed.returncode != 0:
+        pytest.skip("not a git checkout")
+    return [name for name in listed.stdout.splitlines() if (repository / name).is_file()]
+
+
+def test_the_wheel_holds_every_tracked_file_of_the_library_and_nothing_else(wheel: Path, repository: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    held = {name for name in names if ".dist-info/" not in name}
+    assert held == {name for name in tracked(repository) if name.startswith("ssp_env/")}
+    assert "ssp_env/py.typed" in held
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+
+
+@pytest.mark.parametrize("name", ["ssp_env", "agents", "training", "benchmarks"])
+def test_the_installed_module_is_that_of_this_repository(name: str, repository: Path, tmp_path: Path) -> None:
+    """Another distribution on the index installs a module called ``agents`` as well."""
+    code = f"import {name}; print({name}.__file__)"
+    found = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, f"not installed; run pip install -e .\n{found.stderr}"
+    assert Path(found.stdout.strip()).resolve() == repository / name / "__init__.py"
+
+
+def test_constraints_are_exact_versions_without_addresses_hashes_or_local_labels(constraints: dict[str, str]) -> None:
+    assert [line for line in constraints.values() if not re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+", line)] == []
+
+
+def test_every_dependency_is_pinned_within_its_range(
+    project: dict[str, dict[str, object]], constraints: dict[str, str]
+) -> None:
+    from packaging.requirements import Requirement
+    from packaging.specifiers import SpecifierSet
+
+    described = project["project"]
+    extras = described["optional-dependencies"]
+    assert isinstance(extras, dict)
+    for text in (*described["dependencies"], *(line for lines in extras.values() for line in lines)):  # type: ignore[misc]
+        requirement = Requirement(text)
+        assert distribution_name(text) in constraints, f"{text} is not in constraints.txt"
+        pinned = SpecifierSet(constraints[distribution_name(text)].removeprefix(requirement.name))
+        assert requirement.specifier.contains(next(iter(pinned)).version), f"{text} excludes {pinned}"
+
+
+def test_the_core_needs_three_packages(project: dict[str, dict[str, object]]) -> None:
+    needed = project["project"]["dependencies"]
+    assert isinstance(needed, list)
+    assert sorted(map(distribution_name, needed)) == ["gymnasium", "numpy", "tantivy"]
+
+
+def test_the_makefile_installs_only_extras_that_exist(repository: Path, project: dict[str, dict[str, object]]) -> None:
+    (line,) = re.findall(r"^EXTRAS := (.*)$", (repository / "Makefile").read_text(), re.MULTILINE)
+    extras = project["project"]["optional-dependencies"]
+    assert isinstance(extras, dict)
+    assert set(line.split(",")) <= set(extras)
+
+
+@pytest.mark.network
+def test_the_wheel_alone_imports_quickly_and_plays_the_solver(wheel: Path, repository: Path, tmp_path: Path) -> None:
+    venv.create(tmp_path / "venv", with_pip=True)
+    python = str(tmp_path / "venv" / "bin" / "python")
+    install = [python, "-m", "pip", "install", "--quiet", "-c", str(repository / "constraints.txt"), str(wheel)]
+    subprocess.run(install, check=True, cwd=tmp_path)
+    play = [python, "-W", "error", "-c", PLAY]
+    subprocess.run(play, check=True, cwd=tmp_path, stdout=subprocess.DEVNULL)
+    played = subprocess.run(play, check=True, cwd=tmp_path, capture_output=True, text=True)
+    assert float(played.stdout) <= 2.0, f"import took {played.stdout.strip()} s"
