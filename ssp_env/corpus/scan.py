@@ -162,7 +162,7 @@ def _equal_runs(ids: npt.NDArray[np.uint64]) -> Iterator[list[int]]:
 
 
 def _unpack(source: Path, file: Path) -> None:
-    chunks = _zstd_chunks if source.suffix == ".zst" else _gzip_chunks
+    chunks = zstd_chunks if source.suffix == ".zst" else gzip_chunks
     try:
         with open(source, "rb") as packed, open(file, "wb") as plain:
             for chunk in chunks(packed):
@@ -172,18 +172,19 @@ def _unpack(source: Path, file: Path) -> None:
         raise CorpusError(message) from error
 
 
-def _gzip_chunks(packed: IO[bytes]) -> Iterator[bytes]:
+def gzip_chunks(packed: IO[bytes]) -> Iterator[bytes]:
+    """Decompress a gzip file piece by piece; raises ``EOFError``, ``OSError`` or ``zlib.error`` when it is broken."""
     with gzip.GzipFile(fileobj=packed) as stream:
         while chunk := stream.read(CHUNK_BYTES):
             yield chunk
 
 
-def _zstd_chunks(packed: IO[bytes]) -> Iterator[bytes]:
-    """Decompress frame after frame; a frame that does not end was cut off."""
+def zstd_chunks(packed: IO[bytes]) -> Iterator[bytes]:
+    """Decompress frame after frame; a frame that does not end was cut off and raises ``EOFError``."""
     try:
         import zstandard
     except ImportError as error:
-        raise ImportError("a .zst corpus needs the package 'zstandard': pip install zstandard") from error
+        raise ImportError("a .zst corpus needs zstandard: pip install 'ssp-env[zst]'") from error
     frame = None
     data = packed.read(CHUNK_BYTES)
     try:
