@@ -17,7 +17,9 @@ FINAL_TAGS = ("question", "answer")
 RESERVED_TAGS = ("think", "search", "information", "browse", "python", "memory", *FINAL_TAGS)
 
 _MARKUP = re.compile(
-    r"<(\s*/?\s*(?:" + "|".join(RESERVED_TAGS) + r"|s|bos|eos|pad|unk|start_of_turn|end_of_turn)\b[^<>]{0,200}|\|[^<>|]{0,200}\|)>",
+    r"<(\s*/?\s*(?:"
+    + "|".join(RESERVED_TAGS)
+    + r"|s|bos|eos|pad|unk|start_of_turn|end_of_turn)\b[^<>]{0,200}|\|[^<>|]{0,200}\|)>",
     re.IGNORECASE,
 )
 
@@ -75,6 +77,16 @@ def _why_invalid(text: str, allowed: Collection[str]) -> InvalidReason:
 def neutralise(text: str) -> str:
     """Return the text with role tags and chat markers made harmless: angle brackets become ``‹`` and ``›``."""
     return _MARKUP.sub(lambda m: f"‹{m.group(1)}›", text)
+
+
+def strip_tags(text: str) -> str:
+    """Return the text without role tags and chat markers, in single spaces; what nests too deep is neutralised."""
+    for _ in range(8):
+        stripped = _MARKUP.sub("", text)
+        if stripped == text:
+            break
+        text = stripped
+    return " ".join(neutralise(text).split())
 
 
 def information(text: str) -> str:

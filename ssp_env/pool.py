@@ -1,0 +1,107 @@
+"""The pool of played tasks, from which slots of rejected proposals are filled (SSP appendix B.1).
+
+A pooled task remembers the corpus it belongs to, since games may differ in their worlds. The state is plain JSON and
+part of a checkpoint. Rounds are counted from 1; under ``reset`` the pool empties when the new count is a multiple of
+the interval, as in the released code (with 10: after rounds 9, 19, 29 ...).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from ssp_env.errors import RunError
+from ssp_env.types import Task
+
+STATE_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class PooledTask:
+    """A task that was played.
+
+    Attributes:
+        corpus: Fingerprint of the corpus that the task was made from.
+        task: The task.
+        success_rate: Share of its scored solves that were correct.
+        added_at: The round in which it was played.
+    """
+
+    corpus: str
+    task: Task
+    success_rate: float
+    added_at: int
+
+
+class QuestionPool:
+    """Played tasks in the order of their arrival, and the count of rounds."""
+
+    def __init__(self) -> None:
+        """Start empty, in round 1."""
+        self.round = 1
+        self._tasks: list[PooledTask] = []
+
+    def __len__(self) -> int:
+        """Return the number of tasks; a task played twice counts twice."""
+        return len(self._tasks)
+
+    @property
+    def mean_age(self) -> float:
+        """Mean age of the tasks in rounds; 0 for an empty pool."""
+        return sum(self.round - t.added_at for t in self._tasks) / len(self._tasks) if self._tasks else 0.0
+
+    def add(self, corpus: str, task: Task, *, success_rate: float) -> None:
+        """Add a task played in this round; one that was itself drawn from the pool is added again."""
+        self._tasks.append(PooledTask(corpus, task, success_rate, self.round))
+
+    def draw(self, n: int, corpora: Collection[str], *, rng: np.random.Generator) -> list[PooledTask]:
+        """Return ``n`` uniform draws with repetition among the tasks of these corpora; none when there are no such."""
+        candidates = [task for task in self._tasks if task.corpus in corpora]
+        if not candidates:
+            return []
+        return [candidates[int(i)] for i in rng.integers(len(candidates), size=n)]
+
+    def end_round(self, *, reset_every: int | None) -> None:
+        """Count the round; empty the pool when the new count is a multiple of ``reset_every`` (None: never)."""
+        if reset_every is not None and reset_every < 1:
+            raise ValueError(f"expected a positive interval, got {reset_every!r}")
+        self.round += 1
+        if reset_every is not None and self.round % reset_every == 0:
+            self._tasks.clear()
+
+    def state_dict(self) -> dict[str, object]:
+        """Return the whole state as plain JSON."""
+        return {"version": STATE_VERSION, "round": self.round, "tasks": [asdict(task) for task in self._tasks]}
+
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
+        """Take over a saved state; a state that cannot be read leaves the pool as it was.
+
+        Raises:
+            RunError: If the state is not one that ``state_dict`` returned.
+        """
+        try:
+            if state["version"] != STATE_VERSION:
+                raise ValueError(f"version {state['version']!r}")
+            count, rows = state["round"], state["tasks"]
+            if not isinstance(count, int) or not isinstance(rows, list):
+                raise TypeError(f"round {count!r}")
+            tasks = [_pooled(row) for row in rows]
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise RunError(
+                f"expected the state of a pool (version {STATE_VERSION}), got {error!r}; start without this checkpoint"
+            ) from error
+        self.round, self._tasks = count, tasks
+
+
+def _pooled(row: Mapping[str, object]) -> PooledTask:
+    task = row["task"]
+    if not isinstance(task, Mapping):
+        raise TypeError(f"task {task!r}")
+    return PooledTask(
+        corpus=str(row["corpus"]),
+        task=Task(str(task["id"]), str(task["question"]), tuple(map(str, task["answers"])), str(task["kind"])),
+        success_rate=float(str(row["success_rate"])),
+        added_at=int(str(row["added_at"])),
+    )

@@ -1,0 +1,47 @@
+"""Readers that ask an agent: it sees a question and passages, may not search, and answers once.
+
+The policy itself as reader (the paper) and an external model (the released code) use the same role and prompt.
+A reading without an answer tag is an empty response, which no judge accepts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ssp_env.episode import Episode, Limits
+from ssp_env.protocols import Agent
+from ssp_env.roles import ROLES
+from ssp_env.rollout import play
+from ssp_env.types import Reading, ReadingCase, Sampling, Trajectory
+
+
+def read_with(
+    agent: Agent, cases: Sequence[ReadingCase], *, prompt_set: str, sampling: Sampling, rng: np.random.Generator
+) -> list[Reading]:
+    """Let an agent read all cases in one batch and return its readings in order."""
+    episodes = [Episode(ROLES["reader"], case, prompt_set=prompt_set, tools={}, limits=Limits()) for case in cases]
+    return [reading(trajectory) for trajectory in play(episodes, agent, sampling=sampling, rng=rng)]
+
+
+def reading(trajectory: Trajectory) -> Reading:
+    """Return what a reader's episode says: its answer, "" without one, or the error that ended it."""
+    if trajectory.status == "failed":
+        return Reading("", trajectory.error or "the reader's episode failed")
+    return Reading(trajectory.final or "")
+
+
+class AgentReader:
+    """An external agent as reader; the same cases get the same readings from an agent that honours seeds."""
+
+    def __init__(self, agent: Agent, *, prompt_set: str = "paper", sampling: Sampling | None = None) -> None:
+        """Wrap an agent; the default sampling is greedy with 256 tokens."""
+        self._agent = agent
+        self._prompt_set = prompt_set
+        self._sampling = sampling or Sampling(max_tokens=256, temperature=0.0)
+
+    def read(self, cases: Sequence[ReadingCase]) -> list[Reading]:
+        """Return one reading per case, in order; an outage is a reading with ``error`` set."""
+        rng = np.random.default_rng(self._sampling.seed or 0)
+        return read_with(self._agent, cases, prompt_set=self._prompt_set, sampling=self._sampling, rng=rng)

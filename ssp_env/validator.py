@@ -1,0 +1,169 @@
+"""The validator: the rule filter, then the gate, where a reader must find the answer in the proposal's own evidence.
+
+The gate is the cooperative half of the game (SSP section 3, equation 2): the question counts only if its answer
+follows from what the proposer found, with noise mixed in. A reader or judge that breaks yields the reason ``failed``;
+it never means that a question is valid, nor that it is bad.
+
+Noise is evidence of other proposals of the same batch and corpus: ``n_noise`` single passages (paper) or whole
+evidence bundles (released code). Single passages that fall short are drawn from the corpus at random; bundles are not
+made up. A passage of the proposal's own evidence is never noise, and neither is one that contains the answer: the
+answer has to come out of the evidence, not out of luck with the noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+
+import numpy as np
+
+from ssp_env.game import Game
+from ssp_env.protocols import Agent
+from ssp_env.readers import read_with
+from ssp_env.rules import check_proposal, proposed_question
+from ssp_env.text import leaks
+from ssp_env.types import JudgeCase, Passage, Reading, ReadingCase, Sampling, Seed, Trajectory, Validation, Verdict
+
+CORPUS_DRAWS = 64
+Proposal = tuple[Game, Trajectory]
+
+
+def validate(
+    proposals: Sequence[Proposal], *, policy: Agent, sampling: Sampling, rng: np.random.Generator
+) -> list[Validation]:
+    """Validate the proposals of one batch: all readings in one batch per reader, all verdicts in one per judge.
+
+    Args:
+        proposals: The ended proposer episodes with the games they were played in.
+        policy: Reads where the game names no reader.
+        sampling: For the policy's readings.
+        rng: Draws noise, order and sampling seeds.
+    """
+    corpora = [game.corpus.fingerprint for game, _ in proposals]
+    opened = []
+    for i, (game, trajectory) in enumerate(proposals):
+        others = [t for j, (_, t) in enumerate(proposals) if j != i and corpora[j] == corpora[i]]
+        opened.append(open_gate(game, trajectory, others=others, rng=rng))
+    pending = [i for i, step in enumerate(opened) if isinstance(step, ReadingCase)]
+    cases = [(proposals[i][0], case) for i in pending if isinstance(case := opened[i], ReadingCase)]
+    readings = _read(cases, policy, sampling, rng)
+    closed = dict(zip(pending, close_gate([proposals[i] for i in pending], readings), strict=True))
+    return [closed[i] if isinstance(step, ReadingCase) else step for i, step in enumerate(opened)]
+
+
+def open_gate(
+    game: Game, trajectory: Trajectory, *, others: Sequence[Trajectory], rng: np.random.Generator
+) -> Validation | ReadingCase:
+    """Return the validation if the rules alone decide it, else the case that a reader must answer.
+
+    Args:
+        game: Where the proposal was played.
+        trajectory: The ended proposer episode.
+        others: Other proposals over the same corpus, from whose evidence noise is drawn.
+        rng: Draws the noise and the order of the passages.
+    """
+    seed = _seed(trajectory)
+    reason = check_proposal(game.rules, seed, trajectory)
+    if reason != "ok" or not game.rules.gate:
+        return Validation(reason, error=trajectory.error if reason == "failed" else "")
+    draw = _with_passage_noise if game.rules.noise_unit == "passage" else _with_bundle_noise
+    return ReadingCase(proposed_question(trajectory), draw(game, trajectory, others, rng))
+
+
+def close_gate(proposals: Sequence[Proposal], readings: Sequence[Reading]) -> list[Validation]:
+    """Judge the readings of proposals that passed the rules, each against its seed's answers."""
+    validations: dict[int, Validation] = {}
+    by_judge: dict[int, list[int]] = {}
+    for i, ((game, _), answer) in enumerate(zip(proposals, readings, strict=True)):
+        if answer.error:
+            validations[i] = Validation("failed", error=f"reader: {answer.error}")
+        else:
+            by_judge.setdefault(id(game.judge), []).append(i)
+    for members in by_judge.values():
+        cases = [_judge_case(proposals[i][1], readings[i]) for i in members]
+        for i, verdict in zip(members, proposals[members[0]][0].judge.judge(cases), strict=True):
+            validations[i] = _validation(readings[i], verdict)
+    return [validations[i] for i in range(len(proposals))]
+
+
+def _seed(trajectory: Trajectory) -> Seed:
+    if not isinstance(trajectory.item, Seed):
+        raise TypeError(f"expected a proposer's trajectory, got one of role {trajectory.role!r}")
+    return trajectory.item
+
+
+def _judge_case(trajectory: Trajectory, answer: Reading) -> JudgeCase:
+    return JudgeCase(
+        question=proposed_question(trajectory), answers=_seed(trajectory).answers, response=answer.response
+    )
+
+
+def _validation(answer: Reading, verdict: Verdict) -> Validation:
+    if verdict.label == "error":
+        return Validation("failed", answer.response, f"judge: {verdict.detail or 'no verdict'}")
+    return Validation("ok" if verdict.correct else "not_answerable", answer.response)
+
+
+def _read(
+    cases: Sequence[tuple[Game, ReadingCase]], policy: Agent, sampling: Sampling, rng: np.random.Generator
+) -> list[Reading]:
+    """Ask each distinct reader once; games without one share the policy, by prompt set."""
+    groups: dict[tuple[int, str], list[int]] = {}
+    for i, (game, _) in enumerate(cases):
+        key = (0, game.prompt_set) if game.reader is None else (id(game.reader), "")
+        groups.setdefault(key, []).append(i)
+    readings: dict[int, Reading] = {}
+    for members in groups.values():
+        game, batch = cases[members[0]][0], [cases[i][1] for i in members]
+        if game.reader is None:
+            found = read_with(policy, batch, prompt_set=game.prompt_set, sampling=sampling, rng=rng)
+        else:
+            found = game.reader.read(batch)
+        readings.update(zip(members, found, strict=True))
+    return [readings[i] for i in range(len(cases))]
+
+
+def _with_passage_noise(
+    game: Game, trajectory: Trajectory, others: Sequence[Trajectory], rng: np.random.Generator
+) -> tuple[Passage, ...]:
+    candidates = chain(_evidence_of(others, game.rules.n_noise, rng), _random_passages(game, rng))
+    passages = [*trajectory.evidence, *_take(candidates, game.rules.n_noise, trajectory)]
+    return tuple(passages[i] for i in rng.permutation(len(passages)))
+
+
+def _with_bundle_noise(
+    game: Game, trajectory: Trajectory, others: Sequence[Trajectory], rng: np.random.Generator
+) -> tuple[Passage, ...]:
+    bundles = [trajectory.evidence]
+    for i in rng.permutation(len(others)):
+        if len(bundles) > game.rules.n_noise:
+            break
+        if bundle := tuple(_take(others[i].evidence, len(others[i].evidence), trajectory)):
+            bundles.append(bundle)
+    ordered = chain.from_iterable(bundles[i] for i in rng.permutation(len(bundles)))
+    return tuple({p.id: p for p in ordered}.values())
+
+
+def _take(passages: Iterable[Passage], n: int, trajectory: Trajectory) -> list[Passage]:
+    """The first ``n`` distinct passages that are neither evidence of the proposal nor contain its answer."""
+    taken: dict[str, Passage] = {}
+    own, answers = {p.id for p in trajectory.evidence}, _seed(trajectory).answers
+    iterator = iter(passages)
+    while len(taken) < n and (passage := next(iterator, None)) is not None:
+        if passage.id not in own and passage.id not in taken and not leaks(f"{passage.title} {passage.text}", answers):
+            taken[passage.id] = passage
+    return list(taken.values())
+
+
+def _evidence_of(others: Sequence[Trajectory], n_times: int, rng: np.random.Generator) -> Iterator[Passage]:
+    """One random passage of each other trajectory, in random order, several times over."""
+    for _ in range(n_times):
+        for i in rng.permutation(len(others)):
+            if evidence := others[i].evidence:
+                yield evidence[int(rng.integers(len(evidence)))]
+
+
+def _random_passages(game: Game, rng: np.random.Generator) -> Iterator[Passage]:
+    """A limited number of random passages, so that a corpus without noise to offer cannot hold up a round."""
+    for _ in range(CORPUS_DRAWS if len(game.corpus) else 0):
+        yield game.corpus.at(int(rng.integers(len(game.corpus))))
