@@ -1,0 +1,84 @@
+"""Search self-play: environments in which one agent sets and solves search questions.
+
+Importing this package registers ``SearchSolver-v0``, ``SearchProposer-v0`` and ``SearchSelfPlay-v0`` with Gymnasium.
+The names below are loaded when they are first used, so that the import stays light.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from ssp_env.envs import register_envs
+
+if TYPE_CHECKING:
+    from ssp_env.corpus import MemoryCorpus, open_corpus
+    from ssp_env.errors import SSPError
+    from ssp_env.game import Game
+    from ssp_env.presets import PRESETS, GameRules
+    from ssp_env.protocols import Agent
+    from ssp_env.registry import build_game, register_agent
+    from ssp_env.retrieval import make_retriever
+    from ssp_env.rollout import play
+    from ssp_env.selfplay import play_rounds
+    from ssp_env.spaces import FreeText
+    from ssp_env.types import Completion, Conversation, Passage, Sampling, Seed, Task
+
+_HOMES = {
+    "Agent": "protocols",
+    "Completion": "types",
+    "Conversation": "types",
+    "FreeText": "spaces",
+    "Game": "game",
+    "GameRules": "presets",
+    "MemoryCorpus": "corpus",
+    "PRESETS": "presets",
+    "Passage": "types",
+    "SSPError": "errors",
+    "Sampling": "types",
+    "Seed": "types",
+    "Task": "types",
+    "build_game": "registry",
+    "make_retriever": "retrieval",
+    "open_corpus": "corpus",
+    "play": "rollout",
+    "play_rounds": "selfplay",
+    "register_agent": "registry",
+}
+
+__all__ = [
+    "PRESETS",
+    "Agent",
+    "Completion",
+    "Conversation",
+    "FreeText",
+    "Game",
+    "GameRules",
+    "MemoryCorpus",
+    "Passage",
+    "SSPError",
+    "Sampling",
+    "Seed",
+    "Task",
+    "build_game",
+    "make_retriever",
+    "open_corpus",
+    "play",
+    "play_rounds",
+    "register_agent",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name from its module."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'ssp_env' has no attribute {name!r}")
+    return getattr(import_module(f"ssp_env.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    """List the public names."""
+    return sorted(__all__)
+
+
+register_envs()

@@ -1,0 +1,202 @@
+"""The configuration of a game: plain JSON, checked and completed before anything is built from it.
+
+Every key has a default, so that ``{}`` is a whole game over the generated world. Unknown names and values of the wrong
+type are refused here, so that building can only fail on what lies outside: files, packages, services.
+"""
+
+from __future__ import annotations
+
+import json
+import typing
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import TypedDict
+
+from ssp_env.errors import ConfigError
+from ssp_env.presets import PRESETS, GameRules, rules
+from ssp_env.prompts import PROMPT_SETS
+from ssp_env.retrieval import RETRIEVERS
+from ssp_env.retrieval.ranking import suggest
+from ssp_env.rewards import proposer_reward, solver_reward
+from ssp_env.tools import TOOLS
+
+JUDGES = ("exact", "model")
+READERS = ("agent", "oracle", "policy")
+
+
+class GameConfig(TypedDict, total=False):
+    """What a game is built from.
+
+    Attributes:
+        corpus: ``"world"``, ``{"world": {"seed": 0, "n_entities": 200}}``, a JSONL file, or a list of files.
+        retriever: A name, or ``{"name": ..., setting: ...}``.
+        index_dir: Folder for indexes; default: beside the corpus.
+        tools: Names of the tools that proposer and solver may call.
+        rules: A preset, or ``{"preset": ..., rule: ...}``; default ``"world"`` over a world and ``"paper"`` elsewhere.
+        prompt_set: ``"paper"`` or ``"compact"``.
+        judge: ``"exact"``, ``{"name": "exact", "mode": ...}`` or ``{"name": "model", "agent": agent}``.
+        reader: Who checks that a question can be answered: ``"oracle"`` (only over a world, the default there),
+            ``"policy"`` (the playing agent itself, the default elsewhere), or ``{"agent": agent}``.
+        tasks: JSONL file of questions; None: the world's.
+        seeds: JSONL file of answers; None: the world's.
+
+    An *agent* is a registered name, ``"module:factory"``, or ``{"name": either, "kwargs": {...}}``.
+    Paths are relative to the working directory.
+    """
+
+    corpus: str | Sequence[str] | Mapping[str, object]
+    retriever: str | Mapping[str, object]
+    index_dir: str | None
+    tools: Sequence[str]
+    rules: str | Mapping[str, object]
+    prompt_set: str
+    judge: str | Mapping[str, object]
+    reader: str | Mapping[str, object] | None
+    tasks: str | None
+    seeds: str | None
+
+
+def complete(config: Mapping[str, object]) -> dict[str, object]:
+    """Return a configuration with every default filled in, names checked and paths made absolute.
+
+    Two configurations of the same game become equal.
+
+    Raises:
+        ConfigError: If a key, name or value is unknown, or the values contradict each other.
+    """
+    for key in config:
+        if key not in GameConfig.__annotations__:
+            known = list(GameConfig.__annotations__)
+            raise ConfigError(f"expected a setting of the game, got {key!r}; {suggest(str(key), known)}")
+    corpus = _corpus(config.get("corpus", "world"))
+    world = "world" in corpus
+    return {
+        "corpus": corpus,
+        "retriever": named(config.get("retriever", "bm25"), RETRIEVERS, "retriever"),
+        "index_dir": _path(config.get("index_dir"), "index_dir"),
+        "tools": _tools(config.get("tools", ("search",))),
+        "rules": _rules(config.get("rules", "world" if world else "paper")),
+        "prompt_set": _choice(config.get("prompt_set", "paper"), PROMPT_SETS, "prompt set"),
+        "judge": named(config.get("judge", "exact"), JUDGES, "judge"),
+        "reader": _reader(config.get("reader") or ("oracle" if world else "policy"), world=world),
+        "tasks": _path(config.get("tasks"), "tasks"),
+        "seeds": _path(config.get("seeds"), "seeds"),
+    }
+
+
+def canonical(value: object) -> str:
+    """Return a value as canonical JSON.
+
+    Raises:
+        ConfigError: If it is not plain JSON.
+    """
+    try:
+        return json.dumps(value, sort_keys=True, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"expected plain JSON, got {value!r:.200} ({error}); pass names, paths and numbers"
+        ) from error
+
+
+def game_rules(value: Mapping[str, object]) -> GameRules:
+    """Return the rules of a completed configuration."""
+    return GameRules(**value)  # type: ignore[arg-type]
+
+
+def named(value: object, known: Collection[str], what: str) -> dict[str, object]:
+    """Return ``{"name": ..., setting: ...}`` for a name or such a mapping.
+
+    Raises:
+        ConfigError: If it is neither, or the name is unknown.
+    """
+    spec = {"name": value} if isinstance(value, str) else value
+    if not isinstance(spec, Mapping) or not isinstance(spec.get("name"), str):
+        raise ConfigError(f"expected a name or {{'name': ..., ...}} for the {what}, got {value!r}; write one of these")
+    _choice(spec["name"], known, what)
+    return dict(json.loads(canonical(dict(spec))))
+
+
+def _choice(value: object, known: Collection[str], what: str) -> object:
+    if not isinstance(value, str) or value not in known:
+        raise ConfigError(f"expected a {what}, got {value!r}; {suggest(str(value), list(known))}")
+    return value
+
+
+def _corpus(value: object) -> dict[str, object]:
+    if isinstance(value, Mapping):
+        if set(value) != {"world"} or not isinstance(value["world"], Mapping):
+            raise ConfigError(f"expected {{'world': {{...}}}} for the corpus, got {value!r}; or pass a path")
+        return {"world": json.loads(canonical(dict(value["world"])))}
+    if value == "world":
+        return {"world": {}}
+    paths = [value] if isinstance(value, str) else value
+    if not isinstance(paths, Sequence) or not paths:
+        raise ConfigError(f"expected 'world', a path or a list of paths for the corpus, got {value!r}; pass one")
+    return {"paths": [_path(path, "corpus", required=True) for path in paths]}
+
+
+def _path(value: object, what: str, *, required: bool = False) -> str | None:
+    if value is None and not required:
+        return None
+    if not isinstance(value, str) or not value:
+        raise ConfigError(f"expected a path as text for {what!r}, got {value!r}; pass str(path)")
+    path = Path(value).expanduser().absolute()
+    if what != "index_dir" and not path.is_file():
+        raise ConfigError(f"expected an existing file for {what!r}, got {value!r}; check the path ({path})")
+    return str(path)
+
+
+def _tools(value: object) -> list[str]:
+    if isinstance(value, str) or not isinstance(value, Sequence) or not value:
+        raise ConfigError(f"expected a list of tools, got {value!r}; name some of {sorted(TOOLS)}")
+    for name in value:
+        _choice(name, TOOLS, "tool")
+    return list(value)
+
+
+def _reader(value: object, *, world: bool) -> dict[str, object]:
+    if isinstance(value, Mapping) and set(value) == {"agent"}:
+        return {"name": "agent", "agent": json.loads(canonical(value["agent"]))}
+    spec = named(value, ("oracle", "policy"), "reader")
+    if set(spec) != {"name"}:
+        raise ConfigError(
+            f"expected 'oracle', 'policy' or {{'agent': ...}} as reader, got {value!r}; write one of these"
+        )
+    if spec["name"] == "oracle" and not world:
+        raise ConfigError(
+            "expected a reader that knows the corpus, got 'oracle', which only knows generated worlds; "
+            "use 'policy' or {'agent': ...}"
+        )
+    return spec
+
+
+def _rules(value: object) -> dict[str, object]:
+    spec = {"preset": value} if isinstance(value, str) else value
+    if not isinstance(spec, Mapping) or not isinstance(spec.get("preset"), str):
+        raise ConfigError(f"expected a preset out of {sorted(PRESETS)} or {{'preset': ..., ...}}, got {value!r}")
+    changes = {str(name): change for name, change in spec.items() if name != "preset"}
+    chosen = rules(str(spec["preset"]), **changes)
+    hints = typing.get_type_hints(GameRules)
+    full = {f.name: getattr(chosen, f.name) for f in fields(GameRules)}
+    for name in changes:
+        full[name] = _typed(name, full[name], hints[name])
+    for name in ("n_solves", "max_turns", "top_k", "reset_every"):
+        if full[name] < 1:
+            raise ConfigError(f"expected at least 1 for rule {name!r}, got {full[name]!r}; raise it")
+    solver_reward(chosen.solver_reward)
+    proposer_reward(chosen.proposer_reward)
+    return full
+
+
+def _typed(name: str, value: object, hint: object) -> object:
+    """Return a rule's value if it fits its annotation; whole numbers may stand for floats."""
+    if choices := typing.get_args(hint):
+        return _choice(value, choices, f"value of rule {name!r}")
+    if hint is float and type(value) is int:
+        return float(value)
+    if type(value) is not hint:
+        raise ConfigError(
+            f"expected {getattr(hint, '__name__', hint)} for rule {name!r}, got {value!r}; change its type"
+        )
+    return value

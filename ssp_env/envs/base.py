@@ -1,0 +1,135 @@
+"""The Gymnasium side that the three environments share: spaces, reset options, render, and errors in its terms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.error import ResetNeeded
+
+from ssp_env.envs.info import describe, transcript
+from ssp_env.envs.play import Play, Scenario, items, start, step
+from ssp_env.episode import Limits
+from ssp_env.errors import ConfigError
+from ssp_env.game import Game
+from ssp_env.items import seed_from_row, task_from_row
+from ssp_env.spaces import FreeText
+from ssp_env.types import Seed, Task
+
+MAX_OBSERVATION_CHARS = 10_000_000
+RENDER_MODES = ("ansi",)
+
+
+def action_space() -> FreeText:
+    """Return the space of completions: longer ones are answered as invalid."""
+    return FreeText(Limits().max_action_chars)
+
+
+def observation_space() -> FreeText:
+    """Return the space of prompts and replies."""
+    return FreeText(MAX_OBSERVATION_CHARS)
+
+
+def check_render_mode(render_mode: str | None) -> str | None:
+    """Return the render mode; raises ``ValueError`` for any other than None and ``ansi``."""
+    if render_mode not in (None, *RENDER_MODES):
+        raise ValueError(f"expected render_mode None or 'ansi', got {render_mode!r}; choose one of these")
+    return render_mode
+
+
+class TextEnv(gymnasium.Env[str, str]):
+    """An environment over a scenario and a game; the public classes only choose these."""
+
+    metadata: dict[str, Any] = {"render_modes": list(RENDER_MODES), "render_fps": 1}
+
+    def __init__(self, scenario: Scenario, game: Game, *, render_mode: str | None = None) -> None:
+        """Wrap the parts; nothing is drawn before the first reset."""
+        self.action_space = action_space()
+        self.observation_space = observation_space()
+        self.render_mode = check_render_mode(render_mode)
+        self.game = game
+        self._scenario = scenario
+        self._play: Play | None = None
+
+    @property
+    def play(self) -> Play:
+        """The state of the running episode, a frozen record; raises ``ResetNeeded`` before the first reset."""
+        if self._play is None:
+            raise ResetNeeded("expected a running episode, got none; call reset first")
+        return self._play
+
+    def reset(
+        self, *, seed: int | None = None, options: Mapping[str, object] | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        """Draw an item and show its prompt.
+
+        Args:
+            seed: Seeds the environment's generator.
+            options: ``{"task": ...}`` (solver) or ``{"seed": ...}`` (the others) chooses the item: its index, a
+                record, or its plain JSON row.
+
+        Raises:
+            ConfigError: If an option is unknown or its item cannot be used.
+        """
+        super().reset(seed=seed)
+        self._play = opening(self._scenario, self.game, rng=self.np_random, options=options)
+        return self._play.observation, dict(describe(self._play))
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """Take one completion.
+
+        Raises:
+            ResetNeeded: If there is no running episode.
+            TypeError: If the action is not a string.
+            SSPError: If something on our side failed; nothing has happened and the same step may be repeated.
+        """
+        check_step(self.play, action)
+        (self._play,) = step(self._scenario, [self.play], [action])
+        now = self._play
+        return now.observation, now.reward, now.terminated, now.truncated, dict(describe(now))
+
+    def render(self) -> str | None:
+        """Return the transcript so far in mode ``ansi``, else None."""
+        return transcript(self.play) if self.render_mode == "ansi" else None
+
+
+def check_step(play: Play, action: object) -> None:
+    """Refuse a step that makes no sense.
+
+    Raises:
+        ResetNeeded: If the episode is over.
+        TypeError: If the action is not a string.
+    """
+    if play.over:
+        raise ResetNeeded("expected a running episode, got one that is over; call reset first")
+    if not isinstance(action, str):
+        raise TypeError(f"expected a string as action, got {type(action).__name__}; pass the completion's text")
+
+
+def opening(scenario: Scenario, game: Game, *, rng: np.random.Generator, options: Mapping[str, object] | None) -> Play:
+    """Draw the item and the key of an episode and return its opening state."""
+    drawn = items(scenario, game)
+    key = int(rng.integers(2**63))
+    item = _chosen(scenario, drawn, options or {})
+    if item is None and not drawn:
+        kind = "tasks" if scenario.role == "solver" else "seeds"
+        raise ConfigError(f"expected {kind} to draw from, got none; pass {kind}='file.jsonl', or one in options")
+    return start(scenario, game, drawn[int(rng.integers(len(drawn)))] if item is None else item, key=key)
+
+
+def _chosen(
+    scenario: Scenario, drawn: Sequence[Seed] | Sequence[Task], options: Mapping[str, object]
+) -> Seed | Task | None:
+    name, kind, convert = ("task", Task, task_from_row) if scenario.role == "solver" else ("seed", Seed, seed_from_row)
+    if unknown := sorted(set(options) - {name}):
+        raise ConfigError(f"expected reset options out of [{name!r}], got {unknown}; correct the name")
+    value = options.get(name)
+    if value is None or isinstance(value, kind):
+        return value
+    if isinstance(value, Mapping):
+        return convert(value)
+    if isinstance(value, int | np.integer) and 0 <= value < len(drawn):
+        return drawn[int(value)]
+    raise ConfigError(f"expected an index below {len(drawn)}, a {kind.__name__} or its row for {name!r}, got {value!r}")

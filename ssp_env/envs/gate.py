@@ -1,0 +1,68 @@
+"""From an ended proposal to its validation, and from solves to the proposer's reward, for the environments.
+
+The rules, the gate and the rewards themselves are elsewhere (``validator``, ``rewards``). What an environment adds is
+that a failure of ours is raised instead of recorded: its step can then be repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ssp_env.envs.play import Play
+from ssp_env.errors import JudgeError, ReaderError
+from ssp_env.protocols import Reader
+from ssp_env.rewards import proposer_reward
+from ssp_env.rules import proposed_task
+from ssp_env.types import Reading, ReadingCase, Seed, Trajectory, Validation
+from ssp_env.validator import close_gate, open_gate
+
+
+def enter_gate(play: Play) -> Validation | ReadingCase:
+    """Return the validation if the rules alone decide it, else the case to be read; noise comes from the corpus."""
+    return open_gate(play.game, play.episode.record(), others=(), rng=play.rng())
+
+
+def leave_gate(proposals: Sequence[tuple[Play, Trajectory]], readings: Sequence[Reading]) -> list[Validation]:
+    """Judge the readings of proposals.
+
+    Raises:
+        ReaderError: If a reading failed.
+        JudgeError: If the judge gave no verdict.
+    """
+    validations = close_gate([(play.game, trajectory) for play, trajectory in proposals], readings)
+    for validation in validations:
+        if validation.reason == "failed":
+            kind = JudgeError if validation.error.startswith("judge") else ReaderError
+            raise kind(f"expected a validation, got a failure ({validation.error}); repeat the step")
+    return validations
+
+
+def read_all(reader: Reader, plays: Sequence[Play], cases: Sequence[ReadingCase]) -> list[Validation]:
+    """Let a reader answer the cases of plays whose proposer episode has just ended, and judge it."""
+    readings = reader.read(cases) if cases else []
+    return leave_gate([(play, play.episode.record()) for play in plays], readings)
+
+
+def accept(play: Play, validation: Validation) -> Play:
+    """Return the play with its validation, and with the proposed task if it is accepted.
+
+    The acting episode must be the proposer's, or the reader's that followed it.
+    """
+    ended = (*play.ended, play.episode.record())
+    seed = play.item
+    if not isinstance(seed, Seed):
+        raise TypeError(f"expected a play that starts from a seed, got {type(seed).__name__}")
+    task = proposed_task(seed, ended[0]) if validation.ok else None
+    return replace(play, ended=ended, validation=validation, task=task)
+
+
+def pay_proposer(play: Play) -> Play:
+    """Return the play with the proposer's reward: by the rules of the game, from the solves that were played."""
+    rules, solves = play.game.rules, [t for t in play.ended if t.role == "solver"]
+    if play.validation is None or not play.validation.ok:
+        reward: float | None = rules.invalid_reward
+    else:
+        success_rate = sum((solve.reward or 0.0) > 0 for solve in solves) / len(solves)
+        reward = proposer_reward(rules.proposer_reward)(success_rate)
+    return replace(play, ended=(replace(play.ended[0], reward=reward), *play.ended[1:]))

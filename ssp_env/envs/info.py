@@ -1,0 +1,95 @@
+"""The ``info`` dictionary of every reset and step, and the transcript that ``render`` shows.
+
+All values are fresh objects and depend on nothing but seed, options and actions: no times, no ids of objects. Accepted
+answers are never in it. Keys that are absent until the episode is over are marked *end*.
+"""
+
+from __future__ import annotations
+
+from typing import NotRequired, TypedDict
+
+from ssp_env.envs.play import Play
+from ssp_env.types import Invalid, Message, RoleName, Trajectory
+
+
+class Info(TypedDict):
+    """What an environment tells besides the observation.
+
+    Attributes:
+        role: Who acts next; at the end, who acted last.
+        messages: The acting role's conversation in chat format, to prompt a chat model with.
+        stop: The strings at which a sampler should stop.
+        n_searches: Tool calls that this role's episode has made.
+        searches_left: Tool calls that it may still make.
+        turns_left: Completions that it may still write.
+        valid_action: Whether the last action was one; True after a reset.
+        invalid_reason: Why not: ``no_action``, ``unclosed``, ``empty_argument``, ``not_allowed``, ``too_long`` or "".
+        item_id: End: the id of the task or seed.
+        truncation: End: the limit that ended the last episode, or "".
+        validation: End, not for a lone solver: ``ok`` or why the question was rejected.
+        verdicts: End: what decided each solve, ``"correct"`` or ``"wrong"``, a colon and the method (``"exact"``).
+        rewards: End: role to the rewards of its episodes, in order.
+    """
+
+    role: RoleName
+    messages: list[Message]
+    stop: list[str]
+    n_searches: int
+    searches_left: int
+    turns_left: int
+    valid_action: bool
+    invalid_reason: str
+    item_id: NotRequired[str]
+    truncation: NotRequired[str]
+    validation: NotRequired[str]
+    verdicts: NotRequired[list[str]]
+    rewards: NotRequired[dict[str, list[float]]]
+
+
+def describe(play: Play) -> Info:
+    """Return the info of a state."""
+    episode = play.episode
+    turns_left = episode.turns_left if episode.running else 0
+    action = play.turn.action if play.turn else None
+    info = Info(
+        role=episode.role.name,
+        messages=episode.conversation.messages(),
+        stop=list(episode.stop),
+        n_searches=len(episode.record().queries),
+        searches_left=max(0, turns_left - 1) if episode.tools else 0,
+        turns_left=turns_left,
+        valid_action=not isinstance(action, Invalid),
+        invalid_reason=action.reason if isinstance(action, Invalid) else "",
+    )
+    if play.over:
+        _add_end(info, play)
+    return info
+
+
+def transcript(play: Play) -> str:
+    """Return all that was said so far, by role, as one text."""
+    parts = [_said(trajectory) for trajectory in play.ended]
+    if not play.over:
+        parts.append(_said(play.episode.record()))
+    if play.validation is not None:
+        parts.append(f"--- validation: {play.validation.reason}")
+    return "\n".join(parts)
+
+
+def _add_end(info: Info, play: Play) -> None:
+    info["item_id"] = play.item.id
+    info["truncation"] = play.episode.truncation
+    if play.validation is not None:
+        info["validation"] = play.validation.reason
+    info["verdicts"] = [f"{verdict.label}:{verdict.method}" for verdict in play.verdicts]
+    rewards: dict[str, list[float]] = {}
+    for trajectory in play.ended:
+        if trajectory.reward is not None:
+            rewards.setdefault(trajectory.role, []).append(trajectory.reward)
+    info["rewards"] = rewards
+
+
+def _said(trajectory: Trajectory) -> str:
+    lines = [f"[{message['role']}] {message['content'].strip()}" for message in trajectory.conversation.messages()]
+    head = f"--- {trajectory.role}: {trajectory.status}"
+    return "\n".join([head if trajectory.reward is None else f"{head}, reward {trajectory.reward:g}", *lines])

@@ -1,0 +1,147 @@
+"""``SearchProposer-v0``: an answer in, a question out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Unpack
+
+from ssp_env.envs.base import TextEnv
+from ssp_env.envs.gate import accept, enter_gate, pay_proposer, read_all
+from ssp_env.envs.play import Play, judge_solves
+from ssp_env.envs.vector import TextVectorEnv
+from ssp_env.errors import AgentError, ConfigError
+from ssp_env.game import Game
+from ssp_env.protocols import Agent, Reader
+from ssp_env.readers import AgentReader
+from ssp_env.registry import GameConfig, build_agent, build_game
+from ssp_env.rollout import play as play_episodes
+from ssp_env.types import ReadingCase, RoleName, Sampling
+
+AgentSpec = str | Mapping[str, object]
+
+
+class ProposerScenario:
+    """One proposer episode, validated, and paid for its form or by what an opponent makes of it."""
+
+    role: RoleName = "proposer"
+
+    def __init__(self, game: Game, opponent: Agent | None, *, sampling: Sampling) -> None:
+        """Choose who solves and, where the game names no reader, reads.
+
+        Raises:
+            ConfigError: If the gate needs a reader and there is nobody to read.
+        """
+        self._opponent = opponent
+        self._sampling = sampling
+        self._reader: Reader | None = game.reader
+        if game.reader is None and opponent is not None:
+            self._reader = AgentReader(opponent, prompt_set=game.prompt_set)
+        if self._reader is None and game.rules.gate:
+            raise ConfigError(
+                "expected a reader for the gate, got reader='policy', which never acts here; name a reader or an "
+                "opponent, switch the rule 'gate' off, or use SearchSelfPlay-v0"
+            )
+
+    def settle(self, plays: Sequence[Play]) -> list[Play]:
+        """Validate the proposals, let the opponent solve the accepted ones, pay and end."""
+        entered = [enter_gate(play) for play in plays]
+        pending = [i for i, step in enumerate(entered) if isinstance(step, ReadingCase)]
+        cases = [step for step in entered if isinstance(step, ReadingCase)]
+        read = []
+        if self._reader is not None:
+            read = read_all(self._reader, [plays[i] for i in pending], cases)
+        validations = {i: step for i, step in enumerate(entered) if not isinstance(step, ReadingCase)}
+        validations.update(zip(pending, read, strict=True))
+        return [self._finish(play, accept(play, validations[i])) for i, play in enumerate(plays)]
+
+    def _finish(self, proposed: Play, play: Play) -> Play:
+        accepted = play.validation is not None and play.validation.ok
+        if accepted and self._opponent is not None:
+            play = pay_proposer(self._solve(play, self._opponent))
+        else:
+            reward = 1.0 if accepted else play.game.rules.invalid_reward
+            play = replace(play, ended=(replace(play.ended[0], reward=reward),))
+        return replace(play, episode=proposed.episode, reward=play.ended[0].reward or 0.0).closes()
+
+    def _solve(self, play: Play, opponent: Agent) -> Play:
+        if play.task is None:
+            raise TypeError("expected an accepted proposal")
+        episodes = [play.game.episode("solver", play.task) for _ in range(play.game.rules.n_solves)]
+        for solve in play_episodes(episodes, opponent, sampling=self._sampling, rng=play.rng()):
+            if solve.status == "failed":
+                raise AgentError(f"expected the opponent's solves, got a failure ({solve.error}); repeat the step")
+        for solved in judge_solves([replace(play, episode=episode) for episode in episodes]):
+            play = replace(play, ended=(*play.ended, solved.ended[-1]), verdicts=(*play.verdicts, solved.verdicts[-1]))
+        return play
+
+
+class SearchProposerEnv(TextEnv):
+    """Ask a question that has a given answer, by searching a corpus.
+
+    ## Description
+    The proposer of Search Self-Play (arXiv 2510.18821). It sees an answer and a number of searches, looks for facts
+    about the answer, and ends with a question. The question must pass the rule filter and the gate: a reader has to
+    find the answer in what the proposer found, with noise mixed in.
+
+    ## Action Space
+    `FreeText(32768)`: the text of one completion. The first completed block counts: `<search>query</search>` (or
+    another enabled tool) asks, `<question>text</question>` ends the episode; `<think>` is free.
+
+    ## Observation Space
+    `FreeText(10000000)`: after a reset the prompt as one text; after a tool call or an invalid action an
+    `<information>` block; at the end "".
+
+    ## Starting State
+    A seed drawn from `seeds` with the environment's generator, or the one in `options={"seed": ...}`: its index, a
+    `Seed`, or a row like `{"answer": "...", "n_searches": 2}`.
+
+    ## Rewards
+    At the end. Without `opponent`: 1 for an accepted question. With one: the rule `proposer_reward` of the share of
+    the opponent's `n_solves` solves that are correct (`zero_sum`: 1 - share). A rejected question pays the rule
+    `invalid_reward`. Every other step pays 0.
+
+    ## Episode End
+    Termination: a question. Truncation: `max_turns` completions without one, or an invalid action under the rule
+    `end_on_invalid`.
+
+    ## Information
+    See `ssp_env.envs.info.Info`; at the end also `validation`, the reason, and with an opponent its verdicts and
+    rewards. A failure on our side is raised; the same step may then be repeated.
+
+    ## Arguments
+    `opponent`: an agent's name, `"module:factory"` or `{"name": either, "kwargs": {...}}`; it also reads where the
+    game names no reader. Otherwise the keys of `ssp_env.config.GameConfig`, all optional.
+
+    ```python
+    gymnasium.make("SearchProposer-v0", opponent="world-expert")
+    ```
+
+    ## Version History
+    * v0: first version.
+    """
+
+    def __init__(
+        self, *, opponent: AgentSpec | None = None, render_mode: str | None = None, **config: Unpack[GameConfig]
+    ) -> None:
+        """Build game and opponent, or take them from the process-wide cache."""
+        game = build_game(config)
+        super().__init__(_scenario(game, opponent), game, render_mode=render_mode)
+
+
+def make_vector(
+    num_envs: int = 1,
+    *,
+    opponent: AgentSpec | None = None,
+    render_mode: str | None = None,
+    autoreset_mode: str = "NextStep",
+    **config: Unpack[GameConfig],
+) -> TextVectorEnv:
+    """Return the vector environment, for ``gymnasium.make_vec``."""
+    game = build_game(config)
+    scenario = _scenario(game, opponent)
+    return TextVectorEnv(scenario, game, num_envs=num_envs, render_mode=render_mode, autoreset_mode=autoreset_mode)
+
+
+def _scenario(game: Game, opponent: AgentSpec | None) -> ProposerScenario:
+    return ProposerScenario(game, None if opponent is None else build_agent(opponent), sampling=Sampling())

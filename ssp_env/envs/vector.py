@@ -1,0 +1,169 @@
+"""The vector environment of all three ids: every step answers the searches of all its episodes in one retrieval call.
+
+Episode ``i`` of a reset with seed ``s`` is the episode of the single environment with seed ``s + i``. All of them share
+one game and live in this process; there is nothing to copy, and text of any length is returned as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium.error import ResetNeeded
+from gymnasium.utils.seeding import np_random
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from ssp_env.envs.base import RENDER_MODES, action_space, check_render_mode, check_step, observation_space, opening
+from ssp_env.envs.info import describe, transcript
+from ssp_env.envs.play import Play, Scenario, step
+from ssp_env.game import Game
+
+Texts = tuple[str, ...]
+Numbers = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+
+
+class TextVectorEnv(VectorEnv[Texts, Sequence[str], npt.NDArray[Any]]):
+    """Many episodes of one scenario over one game.
+
+    ``autoreset_mode`` ``"NextStep"``: the step after an episode's end ignores its action, resets it and pays 0.
+    ``"Disabled"``: ended episodes are reset by hand with ``options={"reset_mask": flags}``; the other episodes stay as
+    they are. ``infos`` hold arrays with ``_key`` masks, as Gymnasium's own vector environments make them.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        game: Game,
+        *,
+        num_envs: int = 1,
+        render_mode: str | None = None,
+        autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
+    ) -> None:
+        """Prepare the episodes; nothing is drawn before the first reset.
+
+        Raises:
+            ValueError: If the number is not positive or the mode is ``"SameStep"`` or unknown.
+        """
+        mode = AutoresetMode(autoreset_mode)
+        if num_envs < 1 or mode is AutoresetMode.SAME_STEP:
+            raise ValueError(
+                f"expected a positive num_envs and autoreset_mode 'NextStep' or 'Disabled', got {num_envs!r} and "
+                f"{mode.value!r}; change them"
+            )
+        self.num_envs = num_envs
+        self.render_mode = check_render_mode(render_mode)
+        self.metadata = {"render_modes": list(RENDER_MODES), "render_fps": 1, "autoreset_mode": mode}
+        self.single_action_space = action_space()
+        self.single_observation_space = observation_space()
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.game = game
+        self._scenario = scenario
+        self._autoreset = mode is AutoresetMode.NEXT_STEP
+        self._rngs = [np_random()[0] for _ in range(num_envs)]
+        self._plays: list[Play] = []
+
+    @property
+    def plays(self) -> tuple[Play, ...]:
+        """The states of all episodes; raises ``ResetNeeded`` before the first reset."""
+        if not self._plays:
+            raise ResetNeeded("expected running episodes, got none; call reset first")
+        return tuple(self._plays)
+
+    def reset(
+        self, *, seed: int | Sequence[int | None] | None = None, options: Mapping[str, object] | None = None
+    ) -> tuple[Texts, dict[str, Any]]:
+        """Open all episodes, or those of a mask.
+
+        Args:
+            seed: None, one seed per episode, or ``s`` for ``s, s + 1, ...``.
+            options: As for the single environment, where a list holds one value per episode; and ``"reset_mask"``,
+                a boolean array, shape ``(num_envs,)``.
+
+        Raises:
+            ValueError: If the number of seeds, options or flags differs from ``num_envs``.
+            ConfigError: If an option is unknown or its item cannot be used.
+        """
+        given = dict(options or {})
+        chosen = np.flatnonzero(self._mask(given.pop("reset_mask", None))).tolist()
+        seeds = self._seeds(seed)
+        rngs = [rng if s is None else np_random(s)[0] for rng, s in zip(self._rngs, seeds, strict=True)]
+        choices = self._options(given)
+        opened = {i: opening(self._scenario, self.game, rng=rngs[i], options=choices[i]) for i in chosen}
+        self._rngs = [rngs[i] if i in opened else self._rngs[i] for i in range(self.num_envs)]
+        self._plays = [opened[i] if i in opened else self._plays[i] for i in range(self.num_envs)]
+        return self._texts(), self._infos(opened)
+
+    def step(self, actions: Sequence[str]) -> tuple[Texts, Numbers, Flags, Flags, dict[str, Any]]:
+        """Take one completion per episode.
+
+        Returns:
+            Texts, rewards (float64), terminations and truncations (bool), each of shape ``(num_envs,)``, and infos.
+
+        Raises:
+            ResetNeeded: Without autoreset, if an episode is over.
+            TypeError: If an action is not a string.
+            ValueError: If the number of actions is not ``num_envs``.
+            SSPError: If something on our side failed; nothing has happened and the same step may be repeated.
+        """
+        plays = self.plays
+        if isinstance(actions, str) or len(actions) != self.num_envs:
+            raise ValueError(f"expected {self.num_envs} actions, got {actions!r:.80}; pass one string per episode")
+        going = [i for i, play in enumerate(plays) if not (self._autoreset and play.over)]
+        for i in going:
+            check_step(plays[i], actions[i])
+        moved = step(self._scenario, [plays[i] for i in going], [actions[i] for i in going])
+        now = dict(zip(going, moved, strict=True))
+        for i in range(self.num_envs):
+            if i not in now:
+                now[i] = opening(self._scenario, self.game, rng=self._rngs[i], options=None)
+        self._plays = [now[i] for i in range(self.num_envs)]
+        rewards = np.array([play.reward for play in self._plays], dtype=np.float64)
+        terminations = np.array([play.terminated for play in self._plays], dtype=np.bool_)
+        truncations = np.array([play.truncated for play in self._plays], dtype=np.bool_)
+        return self._texts(), rewards, terminations, truncations, self._infos(range(self.num_envs))
+
+    def render(self) -> tuple[str, ...] | None:
+        """Return one transcript per episode in mode ``ansi``, else None."""
+        return tuple(map(transcript, self.plays)) if self.render_mode == "ansi" else None
+
+    def _texts(self) -> Texts:
+        return tuple(play.observation for play in self._plays)
+
+    def _infos(self, members: Iterable[int]) -> dict[str, Any]:
+        infos: dict[str, Any] = {}
+        for i in members:
+            infos = self._add_info(infos, dict(describe(self._plays[i])), i)
+        return infos
+
+    def _mask(self, flags: object) -> Flags:
+        if flags is None:
+            return np.ones(self.num_envs, dtype=np.bool_)
+        if not isinstance(flags, np.ndarray) or flags.dtype != np.bool_ or flags.shape != (self.num_envs,):
+            raise ValueError(f"expected a boolean array of shape ({self.num_envs},) as reset_mask, got {flags!r}")
+        if not self._plays and not flags.all():
+            raise ResetNeeded("expected a full reset first, got a reset_mask; call reset without it")
+        return flags
+
+    def _seeds(self, seed: int | Sequence[int | None] | None) -> list[int | None]:
+        if seed is None:
+            return [None] * self.num_envs
+        seeds = [int(seed) + i for i in range(self.num_envs)] if isinstance(seed, int | np.integer) else list(seed)
+        if len(seeds) != self.num_envs:
+            raise ValueError(f"expected {self.num_envs} seeds, got {len(seeds)}; pass one per episode")
+        return list(seeds)
+
+    def _options(self, given: Mapping[str, object]) -> list[dict[str, object]]:
+        for name, value in given.items():
+            if isinstance(value, list) and len(value) != self.num_envs:
+                raise ValueError(
+                    f"expected {self.num_envs} values for {name!r}, got {len(value)}; pass one per episode"
+                )
+        return [
+            {name: value[i] if isinstance(value, list) else value for name, value in given.items()}
+            for i in range(self.num_envs)
+        ]

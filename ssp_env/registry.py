@@ -1,0 +1,215 @@
+"""Games and agents by configuration, built once per process.
+
+Environments are configured with plain JSON, so that ``env.spec`` can be written down and rebuilt anywhere; indexes and
+models, which cannot, live here. Both tables keep the 32 entries used last. They are safe to use from threads and after
+a fork. A file that changes on disk is read again only after ``clear``.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Generic, TypeVar, cast
+
+import numpy as np
+
+from ssp_env.config import GameConfig, canonical, complete, game_rules
+from ssp_env.corpus import MemoryCorpus, open_corpus
+from ssp_env.errors import ConfigError
+from ssp_env.game import Game
+from ssp_env.items import read_seeds, read_tasks
+from ssp_env.judge import ExactJudge, ExactMode, ModelJudge
+from ssp_env.protocols import Agent, Corpus, Judge, Reader
+from ssp_env.retrieval import make_retriever
+from ssp_env.retrieval.ranking import suggest
+from ssp_env.tools import TOOLS
+from ssp_env.types import Seed, Task
+from ssp_env.world import KINDS, OracleReader, World, WorldConfig
+
+__all__ = ["GameConfig", "build_agent", "build_game", "clear", "register_agent"]
+
+ValueT = TypeVar("ValueT")
+AgentFactory = Callable[..., Agent]
+
+MAX_ENTRIES = 32
+WORLD_TASKS_PER_KIND = 30
+WORLD_SEEDS = 200
+
+AGENTS: dict[str, str | AgentFactory] = {"world-expert": "ssp_env.world.experts:ExpertAgent"}
+"""Name to factory, or to where it is (``module:factory``)."""
+
+
+class _Table(Generic[ValueT]):
+    """Values by canonical JSON, each built once, the least recently used dropped."""
+
+    def __init__(self) -> None:
+        self._values: OrderedDict[str, ValueT] = OrderedDict()
+        self._lock = threading.RLock()
+
+    def get(self, key: str, build: Callable[[], ValueT]) -> ValueT:
+        with self._lock:
+            if key not in self._values:
+                self._values[key] = build()
+                while len(self._values) > MAX_ENTRIES:
+                    self._values.popitem(last=False)
+            self._values.move_to_end(key)
+            return self._values[key]
+
+    def clear(self) -> None:
+        with self._lock:
+            self._values.clear()
+
+    def renew_lock(self) -> None:
+        """Replace a lock that a thread of the parent process may have held at the fork."""
+        self._lock = threading.RLock()
+
+
+_games: _Table[Game] = _Table()
+_agents: _Table[Agent] = _Table()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_games.renew_lock)
+    os.register_at_fork(after_in_child=_agents.renew_lock)
+
+
+def build_game(config: GameConfig | Mapping[str, object]) -> Game:
+    """Return the game of a configuration; equal configurations share one game in a process.
+
+    Raises:
+        ConfigError: If the configuration cannot be used.
+        CorpusError: If a corpus file cannot be read.
+        StaleIndexError: If a saved index belongs to another corpus.
+        ImportError: If an optional package is missing.
+    """
+    full = complete(config)
+    return _games.get(canonical(full), lambda: _build(full))
+
+
+def register_agent(name: str, factory: AgentFactory) -> None:
+    """Make an agent available by name in this process; other processes need ``"module:factory"``.
+
+    Raises:
+        ConfigError: If the name is taken by another factory or contains a colon.
+    """
+    if ":" in name or AGENTS.get(name, factory) is not factory:
+        raise ConfigError(f"expected a new name without a colon for an agent, got {name!r}; choose another")
+    AGENTS[name] = factory
+
+
+def build_agent(spec: object) -> Agent:
+    """Return the agent of a name, ``"module:factory"`` or ``{"name": either, "kwargs": {...}}``, built once.
+
+    Raises:
+        ConfigError: If there is no such agent, its arguments do not fit, or what it makes is no agent.
+    """
+    given = {"name": spec} if isinstance(spec, str) else spec
+    if not isinstance(given, Mapping) or not set(given) <= {"name", "kwargs"} or not isinstance(given.get("name"), str):
+        raise ConfigError(f"expected an agent's name or {{'name': ..., 'kwargs': {{...}}}}, got {spec!r}; write that")
+    name, kwargs = str(given["name"]), given.get("kwargs", {})
+    if not isinstance(kwargs, Mapping):
+        raise ConfigError(f"expected a mapping for 'kwargs' of agent {name!r}, got {kwargs!r}; write {{...}}")
+    arguments = {str(key): value for key, value in kwargs.items()}
+    return _agents.get(canonical([name, arguments]), lambda: _make_agent(name, arguments))
+
+
+def clear() -> None:
+    """Forget all games and agents built so far; those in use stay as they are."""
+    _games.clear()
+    _agents.clear()
+
+
+def _make_agent(name: str, arguments: dict[str, object]) -> Agent:
+    try:
+        agent = _agent_factory(name)(**arguments)
+    except TypeError as error:
+        raise ConfigError(f"expected arguments that agent {name!r} takes, got {arguments!r} ({error})") from error
+    if not isinstance(agent, Agent):
+        raise ConfigError(f"expected agent {name!r} to have a method 'complete', got {type(agent).__name__}; add it")
+    return agent
+
+
+def _agent_factory(name: str) -> AgentFactory:
+    entry = AGENTS.get(name, name)
+    if not isinstance(entry, str):
+        return entry
+    module, colon, attribute = entry.partition(":")
+    if not colon:
+        raise ConfigError(f"expected an agent or 'module:factory', got {name!r}; {suggest(name, list(AGENTS))}")
+    try:
+        return cast("AgentFactory", getattr(import_module(module), attribute))
+    except (ModuleNotFoundError, AttributeError) as error:
+        raise ConfigError(f"expected an importable agent, got {entry!r} ({error}); check module and name") from error
+
+
+def _build(full: Mapping[str, object]) -> Game:
+    spec = cast("Mapping[str, Mapping[str, object]]", full)
+    rules = game_rules(spec["rules"])
+    index_dir = None if full["index_dir"] is None else Path(str(full["index_dir"]))
+    corpus, world = _corpus(spec["corpus"], index_dir)
+    settings = {key: value for key, value in spec["retriever"].items() if key != "name"}
+    retriever = make_retriever(str(spec["retriever"]["name"]), corpus, settings, index_dir=index_dir)
+    return Game(
+        corpus=corpus,
+        tools={name: TOOLS[name](corpus, retriever, rules.top_k) for name in spec["tools"]},
+        judge=_judge(spec["judge"]),
+        reader=_reader(spec["reader"], str(full["prompt_set"])),
+        rules=rules,
+        prompt_set=str(full["prompt_set"]),
+        seeds=_seeds(full["seeds"], world),
+        tasks=_tasks(full["tasks"], world),
+    )
+
+
+def _corpus(spec: Mapping[str, object], index_dir: Path | None) -> tuple[Corpus, World | None]:
+    if "paths" in spec:
+        paths = [Path(path) for path in cast("Sequence[str]", spec["paths"])]
+        return open_corpus(paths, index_dir=index_dir), None
+    settings = cast("Mapping[str, int]", spec["world"])
+    try:
+        world = World(WorldConfig(**settings))
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"expected settings of a world, got {dict(settings)!r} ({error}); correct them") from error
+    return MemoryCorpus(world.passages), world
+
+
+def _tasks(path: object, world: World | None) -> Sequence[Task]:
+    if path is not None:
+        return tuple(read_tasks(Path(str(path))))
+    if world is None:
+        return ()
+    rng = np.random.default_rng([world.config.seed, 1])
+    return tuple(task for kind in KINDS for task in world.tasks(kind, WORLD_TASKS_PER_KIND, rng))
+
+
+def _seeds(path: object, world: World | None) -> Sequence[Seed]:
+    if path is not None:
+        return tuple(read_seeds(Path(str(path))))
+    if world is None:
+        return ()
+    return tuple(world.seeds(WORLD_SEEDS, np.random.default_rng([world.config.seed, 2]), n_searches=(1, 2, 3)))
+
+
+def _judge(spec: Mapping[str, object]) -> Judge:
+    settings = {key: value for key, value in spec.items() if key != "name"}
+    allowed = {"mode"} if spec["name"] == "exact" else {"mode", "agent"}
+    if unknown := sorted(set(settings) - allowed):
+        raise ConfigError(f"expected settings out of {sorted(allowed)} for judge {spec['name']!r}, got {unknown}")
+    mode = cast("ExactMode", settings.get("mode", "both"))
+    if spec["name"] == "exact":
+        return ExactJudge(mode)
+    if "agent" not in settings:
+        raise ConfigError("expected an 'agent' for judge 'model', got none; name the agent to ask")
+    return ModelJudge(build_agent(settings["agent"]), mode=mode)
+
+
+def _reader(spec: Mapping[str, object], prompt_set: str) -> Reader | None:
+    if spec["name"] == "policy":
+        return None
+    if spec["name"] == "oracle":
+        return OracleReader()
+    from ssp_env.readers import AgentReader
+
+    return AgentReader(build_agent(spec["agent"]), prompt_set=prompt_set)
