@@ -1,0 +1,214 @@
+"""What the adapter relies on in TRL, and one optimiser step against plain PyTorch."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import pytest
+import torch
+import trl
+from trl import GRPOTrainer
+
+from ssp_env.errors import ConfigError
+from tests.training.models import tiny_llama, word_tokenizer
+from training.rows import TrainingRow
+from training.trl_adapter import RoundEnd, ScoredRow, SelfPlayTrainer, UpdateSettings, micro_batches
+
+TOKENIZER = word_tokenizer()
+
+
+class FixedRounds:
+    """A driver that plays the same rows every round and notes what it is told."""
+
+    def __init__(self, rows, *, save=False):
+        self.rows, self.save, self.metrics, self.published = rows, save, [], []
+
+    def play(self, agent):
+        return self.rows
+
+    def finish_round(self, agent, metrics):
+        self.metrics.append(dict(metrics))
+        return RoundEnd(save=self.save)
+
+    def publish(self, checkpoint: Path):
+        self.published.append(sorted(p.name for p in checkpoint.iterdir()))
+
+
+def row(role, prompt, completion, mask):
+    return TrainingRow(role, tuple(prompt), tuple(completion), tuple(mask), tuple(-1.0 * m for m in mask))
+
+
+ROWS = [
+    ScoredRow(row("solver", [8, 9, 10], [11, 12, 13, 14], [1, 0, 0, 1]), 0.3),
+    ScoredRow(row("solver", [8, 9], [15, 16], [1, 1]), -0.2),
+    ScoredRow(row("proposer", [20, 21, 22, 23, 24], [11, 12, 17, 18, 19, 20], [1, 1, 0, 0, 0, 1]), 0.15),
+    ScoredRow(row("solver", [8], [9, 10], [1, 1]), 0.0),
+    ScoredRow(row("proposer", [30], [31], [1]), -0.05),
+]
+
+
+def trained(tmp_path, driver, model=None, **settings):
+    model = model or tiny_llama(TOKENIZER)
+    settings = UpdateSettings(output_dir=tmp_path, **({"n_rounds": 1, "lr": 1e-2} | settings))
+    trainer = SelfPlayTrainer(model, TOKENIZER, driver=driver, settings=settings)
+    trainer.train()
+    return trainer
+
+
+def logprobs(model, r):
+    ids = torch.tensor([[*r.prompt_ids, *r.completion_ids]])
+    table = torch.log_softmax(model(ids).logits[0, len(r.prompt_ids) - 1 : -1], -1)
+    return table.gather(1, torch.tensor(r.completion_ids)[:, None]).squeeze(1)
+
+
+def plain_step(model, scored, *, reference=None, beta=0.0, lr=1e-2, old=None, clip=(0.2, 0.2)):
+    """One AdamW step on the loss of the module docstring, without padding and without TRL."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.0)
+    n_tokens = sum(s.row.n_sampled for s in scored)
+    loss = torch.zeros(())
+    for s in scored:
+        mask = torch.tensor(s.row.mask, dtype=torch.bool)
+        now = logprobs(model, s.row)[mask]
+        before = now.detach() if old is None else torch.tensor(s.row.logprobs)[mask]
+        ratio = (now - before).exp()
+        clipped = ratio.clamp(1 - clip[0], 1 + clip[1])
+        loss = loss - torch.min(s.coefficient * ratio, s.coefficient * clipped).sum()
+        if beta:
+            difference = logprobs(reference, s.row)[mask].detach() - now
+            loss = loss + beta * (difference.exp() - difference - 1).sum() / n_tokens
+    loss.backward()
+    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    return loss.item(), norm.item()
+
+
+def assert_same_weights(first, second):
+    for (name, a), (_, b) in zip(first.named_parameters(), second.named_parameters(), strict=True):
+        torch.testing.assert_close(a, b, atol=2e-5, rtol=0, msg=name)
+
+
+@pytest.mark.parametrize("max_batch_tokens", [1, 20, 10_000])
+def test_one_joint_step_equals_plain_pytorch(tmp_path, max_batch_tokens):
+    driver, expected = FixedRounds(ROWS), tiny_llama(TOKENIZER)
+    trainer = trained(tmp_path, driver, max_batch_tokens=max_batch_tokens)
+    loss, norm = plain_step(expected, ROWS)
+    assert driver.metrics[0]["loss"] == pytest.approx(loss, abs=1e-5)
+    assert driver.metrics[0]["grad_norm"] == pytest.approx(norm, rel=1e-4)
+    assert_same_weights(trainer.model, expected)
+
+
+def test_sequential_updates_equal_two_plain_steps_with_clipping(tmp_path):
+    driver, expected = FixedRounds(ROWS), tiny_llama(TOKENIZER)
+    trainer = trained(tmp_path, driver, updates="solver_first", clip=(0.1, 0.3))
+    optimizer = torch.optim.AdamW(expected.parameters(), lr=1e-2, weight_decay=0.0)
+    for role in ("solver", "proposer"):
+        optimizer.zero_grad()
+        for s in (s for s in ROWS if s.row.role == role):
+            mask = torch.tensor(s.row.mask, dtype=torch.bool)
+            ratio = (logprobs(expected, s.row)[mask] - torch.tensor(s.row.logprobs)[mask]).exp()
+            (-torch.min(s.coefficient * ratio, s.coefficient * ratio.clamp(0.9, 1.3)).sum()).backward()
+        torch.nn.utils.clip_grad_norm_(expected.parameters(), 1.0)
+        optimizer.step()
+    assert_same_weights(trainer.model, expected)
+    assert {"solver/loss", "proposer/loss"} <= set(driver.metrics[0])
+
+
+def test_kl_is_the_token_mean_to_the_initial_model(tmp_path):
+    tiny_llama(TOKENIZER, seed=1).save_pretrained(tmp_path / "initial")
+    reference = type(tiny_llama(TOKENIZER)).from_pretrained(tmp_path / "initial")
+    model = type(reference).from_pretrained(tmp_path / "initial")
+    expected = type(reference).from_pretrained(tmp_path / "initial")
+    with torch.no_grad():
+        for m in (model, expected):
+            m.lm_head.weight.mul_(1.5)
+    driver = FixedRounds(ROWS)
+    trainer = trained(tmp_path, driver, model, beta=0.5)
+    plain_step(expected, ROWS, reference=reference, beta=0.5)
+    assert_same_weights(trainer.model, expected)
+    assert driver.metrics[0]["kl"] > 0
+
+
+def test_a_reference_that_cannot_be_reloaded_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="folder"):
+        trained(tmp_path, FixedRounds(ROWS), beta=0.1)
+
+
+@pytest.mark.parametrize("rows", [[], [ScoredRow(ROWS[0].row, 0.0)]])
+def test_a_round_without_signal_leaves_the_weights_as_they_are(tmp_path, rows):
+    driver = FixedRounds(rows)
+    trainer = trained(tmp_path, driver, n_rounds=2, weight_decay=0.5)
+    assert_same_weights(trainer.model, tiny_llama(TOKENIZER))
+    assert [m["loss"] for m in driver.metrics] == [0.0, 0.0]
+
+
+def test_checkpoints_are_complete_when_published_and_resume_exactly(tmp_path):
+    whole = trained(tmp_path / "whole", FixedRounds(ROWS), n_rounds=4)
+    driver = FixedRounds(ROWS, save=True)
+    trained(tmp_path / "parts", driver, n_rounds=2)
+    assert {"model.safetensors", "optimizer.pt", "rng_state.pth", "trainer_state.json"} <= set(driver.published[-1])
+    settings = UpdateSettings(output_dir=tmp_path / "parts", n_rounds=4, lr=1e-2)
+    rest = SelfPlayTrainer(tiny_llama(TOKENIZER, seed=9), TOKENIZER, driver=FixedRounds(ROWS), settings=settings)
+    rest.train(resume_from_checkpoint=str(tmp_path / "parts" / "checkpoint-2"))
+    for a, b in zip(whole.model.parameters(), rest.model.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_a_driver_can_stop_training(tmp_path):
+    class Stopping(FixedRounds):
+        def finish_round(self, agent, metrics):
+            super().finish_round(agent, metrics)
+            return RoundEnd(stop=len(self.metrics) == 2)
+
+    driver = Stopping(ROWS)
+    trained(tmp_path, driver, n_rounds=5)
+    assert len(driver.metrics) == 2
+
+
+def test_micro_batches_hold_every_row_once_and_keep_the_token_limit():
+    generator = torch.Generator().manual_seed(0)
+    n, prompts, completions = (
+        17,
+        torch.randint(1, 9, (17,), generator=generator),
+        torch.randint(1, 9, (17,), generator=generator),
+    )
+    batch = {
+        "prompt_mask": (torch.arange(8) >= 8 - prompts[:, None]).long(),
+        "completion_mask": (torch.arange(8) < completions[:, None]).long(),
+        "advantages": torch.arange(n),
+        "num_items_in_batch": torch.tensor(3),
+    }
+    parts = micro_batches(batch, 40)
+    assert sorted(torch.cat([p["advantages"] for p in parts]).tolist()) == list(range(n))
+    for part in parts:
+        rows, width = len(part["advantages"]), part["prompt_mask"].size(1) + part["completion_mask"].size(1)
+        assert rows == 1 or rows * width <= 40
+        assert part["prompt_mask"][:, 0].any()
+        assert part["completion_mask"][:, -1].any()
+        index = part["advantages"]
+        assert torch.equal(part["prompt_mask"].sum(1), prompts[index])
+        assert torch.equal(part["completion_mask"].sum(1), completions[index])
+
+
+def test_trl_has_the_version_and_signatures_that_the_adapter_was_written_for():
+    assert trl.__version__.startswith("1.16.")
+    expected = {
+        "_prepare_inputs": ["self", "generation_batch"],
+        "_generate_and_score_completions": ["self", "inputs"],
+        "training_step": ["self", "model", "inputs", "num_items_in_batch"],
+        "_save_checkpoint": ["self", "model", "trial"],
+        "log": ["self", "logs", "start_time"],
+    }
+    for name, parameters in expected.items():
+        assert list(inspect.signature(getattr(GRPOTrainer, name)).parameters) == parameters
+
+
+def test_trl_returns_the_tensors_that_the_adapter_reads(tmp_path):
+    settings = UpdateSettings(output_dir=tmp_path, n_rounds=1)
+    trainer = SelfPlayTrainer(tiny_llama(TOKENIZER), TOKENIZER, driver=FixedRounds(ROWS), settings=settings)
+    trainer.pending = [s.row for s in ROWS[:2]]
+    out = trainer._generate_and_score_completions([{"prompt": "solver"}] * 2)
+    two_dimensional = {"prompt_ids", "prompt_mask", "completion_ids", "completion_mask", "tool_mask"}
+    assert set(out) == {*two_dimensional, "advantages", "num_items_in_batch"}
+    assert out["tool_mask"][0].tolist() == [1, 0, 0, 1]
+    assert out["prompt_mask"][1].tolist() == [0, 1, 1]

@@ -1,0 +1,302 @@
+"""The adapter to TRL: our round, TRL's update. The only file that imports trl.
+
+``SelfPlayTrainer`` asks a driver to play a round, hands the finished token rows to ``GRPOTrainer`` through its rollout
+callable, and replaces the group advantages by our own numbers per row. TRL pads, computes reference log-probabilities,
+ratio, clipping, KL, loss and metrics; the optimiser loop and the files of a checkpoint are those of transformers.
+
+With ``loss_type="dapo"`` TRL's loss is a token sum divided by ``num_items_in_batch``. Both are set here so that the
+loss is ``-sum of coefficient * ratio`` plus ``beta`` times the mean KL per token, for groups of any number and size.
+
+Private surface (pinned by ``tests/training/test_trl_contract.py``): ``_prepare_inputs``, ``training_step``,
+``_generate_and_score_completions`` and the keys of its result, ``_metrics``, ``_step``, ``_save_checkpoint``.
+Left out: more than one process, serving engines, replay.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+import torch
+from datasets import Dataset
+from peft import PeftConfig
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers.trainer_callback import PrinterCallback
+from trl import GRPOConfig, GRPOTrainer
+
+from agents.hf import HFAgent
+from ssp_env.errors import ConfigError
+from ssp_env.types import RoleName
+from training.rows import TrainingRow
+
+Updates = Literal["joint", "solver_first", "proposer_first"]
+UPDATES: dict[Updates, tuple[tuple[RoleName, ...], ...]] = {
+    "joint": (("proposer", "solver"),),
+    "solver_first": (("solver",), ("proposer",)),
+    "proposer_first": (("proposer",), ("solver",)),
+}
+METRICS = ("loss", "grad_norm", "learning_rate", "kl", "entropy", "clip_ratio/region_mean")
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredRow:
+    """A row and what each of its sampled tokens weighs in the loss (``advantages.coefficients``)."""
+
+    row: TrainingRow
+    coefficient: float
+
+
+@dataclass(frozen=True, slots=True)
+class RoundEnd:
+    """What a driver wants after a round."""
+
+    save: bool = False
+    stop: bool = False
+
+
+class Driver(Protocol):
+    """The side of the trainer that knows the game."""
+
+    def play(self, agent: HFAgent) -> Sequence[ScoredRow]:
+        """Play one round with the current policy and return its rows; rows may be few or none."""
+        ...
+
+    def finish_round(self, agent: HFAgent, metrics: Mapping[str, float]) -> RoundEnd:
+        """Take note of the update that followed the round."""
+        ...
+
+    def publish(self, checkpoint: Path) -> None:
+        """Add own state to a freshly written checkpoint folder and move it to its final place."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateSettings:
+    """Settings of the optimiser.
+
+    Attributes:
+        output_dir: Where transformers writes a checkpoint before it is published.
+        n_rounds: Rounds to play, including those before a resume.
+        updates: One optimiser step a round on both roles, or one for each role in this order.
+        lr: Learning rate, constant after ``warmup_steps`` optimiser steps.
+        warmup_steps: Steps of linear warm-up.
+        weight_decay: AdamW weight decay.
+        max_grad_norm: Gradient clipping.
+        beta: Weight of the KL to the initial model; needs a model loaded from a path.
+        clip: Lower and upper clip of the ratio.
+        temperature: Temperature at which the rows were sampled.
+        max_batch_tokens: Rows times longest row of one forward and backward pass.
+        gradient_checkpointing: Whether to trade time for memory.
+        seed: Seed of transformers' random states.
+    """
+
+    output_dir: Path
+    n_rounds: int
+    updates: Updates = "joint"
+    lr: float = 1e-6
+    warmup_steps: int = 0
+    weight_decay: float = 0.0
+    max_grad_norm: float = 1.0
+    beta: float = 0.0
+    clip: tuple[float, float] = (0.2, 0.2)
+    temperature: float = 1.0
+    max_batch_tokens: int = 16_384
+    gradient_checkpointing: bool = False
+    seed: int = 0
+
+
+def _hand_over(prompts: list[str], trainer: SelfPlayTrainer) -> dict[str, object]:
+    """Return the rows that exist already, in the shape that TRL expects of a rollout callable."""
+    rows = trainer.pending
+    return {
+        "prompt_ids": [list(row.prompt_ids) for row in rows],
+        "completion_ids": [list(row.completion_ids) for row in rows],
+        "env_mask": [list(row.mask) for row in rows],
+        "logprobs": None,
+    }
+
+
+def _unused_reward(prompts: list[str], completions: list[str], **_: object) -> list[float]:
+    """Return zeros: TRL wants a reward function, and its advantages are replaced."""
+    return [0.0] * len(prompts)
+
+
+class SelfPlayTrainer(GRPOTrainer):  # type: ignore[misc]
+    """Trains one policy in all its roles on rounds that a driver plays."""
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        driver: Driver,
+        settings: UpdateSettings,
+        max_context: int | None = None,
+        peft_config: PeftConfig | None = None,
+    ) -> None:
+        """Prepare training.
+
+        Raises:
+            ConfigError: If several processes were launched, or the reference model of ``beta`` cannot be reloaded.
+        """
+        if settings.beta and peft_config is None and not Path(model.config._name_or_path or "?").is_dir():
+            raise ConfigError(
+                f"expected a model loaded from a folder for beta={settings.beta!r}, got one of "
+                f"{model.config._name_or_path!r}; save it with save_pretrained and load that folder"
+            )
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "You are using 'rollout_func'", UserWarning)
+            super().__init__(
+                model=model,
+                reward_funcs=[_unused_reward],
+                args=_grpo_config(settings),
+                train_dataset=Dataset.from_dict({"prompt": [""] * 16}),
+                processing_class=tokenizer,
+                rollout_func=_hand_over,
+                peft_config=peft_config,
+            )
+        if self.accelerator.num_processes > 1:
+            raise ConfigError(
+                f"expected one process, got {self.accelerator.num_processes}; start without torchrun or accelerate"
+            )
+        self.remove_callback(PrinterCallback)
+        self.settings, self.driver = settings, driver
+        self.agent = HFAgent(self.model, tokenizer, max_context=max_context)
+        self.pending: list[TrainingRow] = []
+        self._round: Sequence[ScoredRow] = ()
+        self._round_metrics: dict[str, float] = {}
+
+    def _prepare_inputs(self, generation_batch: object) -> dict[str, torch.Tensor]:
+        """Play a round before its first update; return the padded rows of the update that is due."""
+        updates = UPDATES[self.settings.updates]
+        due = self._step % len(updates)
+        if due == 0:
+            self._round = self.driver.play(self.agent)
+        return self._padded([scored for scored in self._round if scored.row.role in updates[due]])
+
+    def _padded(self, scored: Sequence[ScoredRow]) -> dict[str, torch.Tensor]:
+        tokens = sum(s.row.n_sampled for s in scored)
+        kept = [s for s in scored if s.coefficient or self.settings.beta]
+        if not kept:
+            return {}
+        rows = [s.row for s in kept]
+        self.pending = rows + rows[-1:] * (len(rows) % 2)  # TRL reshapes to groups of two, a dummy here
+        batch = self._generate_and_score_completions([{"prompt": row.role} for row in self.pending])
+        batch = {key: value[: len(rows)] if value.ndim else value for key, value in batch.items()}
+        device = self.accelerator.device
+        batch["advantages"] = torch.tensor([s.coefficient * tokens for s in kept], device=device)
+        batch["num_items_in_batch"] = torch.tensor(tokens, device=device)
+        if len(UPDATES[self.settings.updates]) > 1:  # the policy moves between the updates of a round
+            old = torch.zeros(batch["completion_ids"].shape, device=device)
+            for i, row in enumerate(rows):
+                old[i, : len(row.logprobs)] = torch.tensor(row.logprobs)
+            batch["old_per_token_logps"] = old
+        return batch
+
+    def training_step(
+        self, model: PreTrainedModel, inputs: object, num_items_in_batch: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """Accumulate the gradient of all rows of the due update over micro-batches; no rows, no gradient."""
+        model.train()
+        batch = self._prepare_inputs(inputs)
+        total = torch.zeros((), device=self.accelerator.device)
+        for part in micro_batches(batch, self.settings.max_batch_tokens):
+            with self.compute_loss_context_manager():
+                loss = self.compute_loss(model, part)
+            self.accelerator.backward(loss)
+            total += loss.detach()
+        self._step += 1
+        return total
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Keep the metrics that mean something here and end the round after its last update."""
+        super().log(logs, start_time)
+        if "loss" not in logs:
+            return
+        updates = UPDATES[self.settings.updates]
+        due = (self.state.global_step - 1) % len(updates)
+        prefix = f"{updates[due][0]}/" if len(updates) > 1 else ""
+        self._round_metrics |= {prefix + name: float(logs[name]) for name in METRICS if logs.get(name) is not None}
+        if due == len(updates) - 1:
+            end = self.driver.finish_round(self.agent, self._round_metrics)
+            self._round_metrics = {}
+            self.control.should_save = end.save
+            self.control.should_training_stop |= end.stop
+
+    def _save_checkpoint(self, model: PreTrainedModel, trial: None) -> None:
+        super()._save_checkpoint(model, trial)
+        self.driver.publish(Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}")
+
+    def create_model_card(self, *_: object, **__: object) -> None:
+        """Write no model card: checkpoints are not for a hub."""
+
+
+def micro_batches(batch: Mapping[str, torch.Tensor], max_tokens: int) -> list[dict[str, torch.Tensor]]:
+    """Cut a padded batch into parts of similar length, each trimmed to its longest row.
+
+    A part holds as many rows as keep rows times longest row within ``max_tokens``, and at least one.
+    """
+    if not batch:
+        return []
+    prompts, completions = batch["prompt_mask"].sum(1), batch["completion_mask"].sum(1)
+    parts: list[list[int]] = []
+    for i in torch.argsort(prompts + completions).tolist():
+        width = int(max(prompts[[*parts[-1], i]]) + max(completions[[*parts[-1], i]])) if parts else 0
+        if parts and (len(parts[-1]) + 1) * width <= max_tokens:
+            parts[-1].append(i)
+        else:
+            parts.append([i])
+    return [_trimmed(batch, rows, int(prompts[rows].max()), int(completions[rows].max())) for rows in parts]
+
+
+def _trimmed(
+    batch: Mapping[str, torch.Tensor], rows: list[int], prompt: int, completion: int
+) -> dict[str, torch.Tensor]:
+    part: dict[str, torch.Tensor] = {}
+    for key, value in batch.items():
+        if value.ndim == 0:
+            part[key] = value
+        elif value.ndim == 1:
+            part[key] = value[rows]
+        else:
+            part[key] = value[rows][:, -prompt:] if key.startswith("prompt") else value[rows][:, :completion]
+    return part
+
+
+def _grpo_config(settings: UpdateSettings) -> GRPOConfig:
+    return GRPOConfig(
+        output_dir=str(settings.output_dir),
+        max_steps=settings.n_rounds * len(UPDATES[settings.updates]),
+        learning_rate=settings.lr,
+        lr_scheduler_type="constant_with_warmup" if settings.warmup_steps else "constant",
+        warmup_steps=settings.warmup_steps,
+        weight_decay=settings.weight_decay,
+        max_grad_norm=settings.max_grad_norm,
+        beta=settings.beta,
+        use_bias_correction_kl=False,  # the k3 estimate of the SSP code
+        epsilon=settings.clip[0],
+        epsilon_high=settings.clip[1],
+        temperature=settings.temperature,
+        loss_type="dapo",
+        scale_rewards="none",
+        num_generations=2,
+        per_device_train_batch_size=8,
+        gradient_accumulation_steps=1,
+        steps_per_generation=1,
+        gradient_checkpointing=settings.gradient_checkpointing,
+        seed=settings.seed,
+        use_cpu=not torch.cuda.is_available(),
+        bf16=False,
+        save_strategy="no",
+        logging_steps=1,
+        logging_nan_inf_filter=False,
+        report_to=[],
+        disable_tqdm=True,
+        log_level="error",
+        remove_unused_columns=False,
+        ignore_data_skip=True,
+        dataloader_pin_memory=False,
+    )
