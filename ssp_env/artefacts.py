@@ -70,10 +70,10 @@ def read_manifest(folder: Path) -> dict[str, object] | None:
 
 def write_json(path: Path, value: Mapping[str, object]) -> None:
     """Write a JSON file whole: to a temporary sibling first, then renamed over the old file."""
+    text = json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     with open(temporary, "w", encoding="utf-8") as handle:
-        json.dump(value, handle, indent=1, sort_keys=True, ensure_ascii=False)
-        handle.write("\n")
+        handle.write(f"{text}\n")
         handle.flush()
         os.fsync(handle.fileno())
     os.replace(temporary, path)

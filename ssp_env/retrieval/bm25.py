@@ -172,13 +172,12 @@ def _schema() -> tantivy.Schema:
 def _analyzer(language: str) -> tantivy.TextAnalyzer:
     from tantivy import Filter, TextAnalyzerBuilder, Tokenizer
 
-    try:
-        stop_words, stemmer = Filter.stopword(language), Filter.stemmer(language)
-    except ValueError as error:
-        raise ConfigError(f"expected a language of tantivy, got {language!r} ({error}); try 'english'") from error
     builder = TextAnalyzerBuilder(Tokenizer.simple()).filter(Filter.remove_long(MAX_WORD_BYTES))
     builder = builder.filter(Filter.lowercase()).filter(Filter.ascii_fold())
-    return builder.filter(stop_words).filter(stemmer).build()
+    try:
+        return builder.filter(Filter.stopword(language)).filter(Filter.stemmer(language)).build()
+    except ValueError as error:
+        raise ConfigError(f"expected a language of tantivy, got {language!r} ({error}); try 'english'") from error
 
 
 def _indexed_text(passage: Passage) -> str:

@@ -78,13 +78,13 @@ class SentenceTransformerEmbedder:
             ConfigError: If the folder is missing or holds no such model.
             ImportError: If sentence-transformers is missing.
         """
+        folder = Path(model)
+        if not (folder / "config.json").is_file():
+            raise ConfigError(f"expected a sentence-transformers model folder, got {str(model)!r}; check the path")
         try:
             from sentence_transformers import SentenceTransformer
         except ImportError as error:
             raise ImportError(_extra_message("sentence-transformers")) from error
-        folder = Path(model)
-        if not (folder / "config.json").is_file():
-            raise ConfigError(f"expected a sentence-transformers model folder, got {str(model)!r}; check the path")
         self._model = SentenceTransformer(str(folder), device=device, local_files_only=True)
         self._batch_size = batch_size
         self._arguments = (folder.absolute(), device, batch_size)
