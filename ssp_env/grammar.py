@@ -17,7 +17,7 @@ FINAL_TAGS = ("question", "answer")
 RESERVED_TAGS = ("think", "search", "information", "browse", "python", "memory", *FINAL_TAGS)
 
 _MARKUP = re.compile(
-    r"<(\s*/?\s*(?:"
+    r"<(\s{0,4}/?\s{0,4}(?:"
     + "|".join(RESERVED_TAGS)
     + r"|s|bos|eos|pad|unk|start_of_turn|end_of_turn)\b[^<>]{0,200}|\|[^<>|]{0,200}\|)>",
     re.IGNORECASE,
@@ -81,6 +81,7 @@ def neutralise(text: str) -> str:
 
 def strip_tags(text: str) -> str:
     """Return the text without role tags and chat markers, in single spaces; what nests too deep is neutralised."""
+    text = " ".join(text.split())
     for _ in range(8):
         stripped = _MARKUP.sub("", text)
         if stripped == text:

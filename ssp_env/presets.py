@@ -7,10 +7,14 @@ Settings of the optimiser (advantages, losses, learning rates) belong to the tra
 
 from __future__ import annotations
 
+import difflib
+import math
+from collections.abc import Collection
 from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 from ssp_env.errors import ConfigError
+from ssp_env.rewards import PROPOSER_REWARDS, SOLVER_REWARDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,42 @@ class GameRules:
     max_resamples: int = 5
     update_order: Literal["solver_first", "proposer_first"] = "solver_first"
 
+    def __post_init__(self) -> None:
+        """Check names and ranges, so that a wrong rule fails here and not in the middle of a run."""
+        for name, choices in _CHOICES.items():
+            if (value := getattr(self, name)) not in choices:
+                raise ConfigError(f"expected {name} out of {sorted(choices)}, got {value!r}; {_hint(value, choices)}")
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise ConfigError(f"expected {name} to be a whole number from {least}, got {value!r}; correct it")
+        for name in (f.name for f in fields(self) if f.type == "bool"):
+            if not isinstance(value := getattr(self, name), bool):
+                raise ConfigError(f"expected {name} to be true or false, got {value!r}; correct it")
+        if not isinstance(self.invalid_reward, int | float) or not math.isfinite(self.invalid_reward):
+            raise ConfigError(f"expected a finite invalid_reward, got {self.invalid_reward!r}; correct it")
+        if self.max_chars < self.min_chars:
+            raise ConfigError(f"expected max_chars of at least min_chars, got {self.max_chars!r}; raise it")
+
+
+_CHOICES: dict[str, Collection[str]] = {
+    "leak": ("substring", "normalized"),
+    "noise_unit": ("passage", "bundle"),
+    "solver_reward": tuple(SOLVER_REWARDS),
+    "proposer_reward": tuple(PROPOSER_REWARDS),
+    "filling": ("dummy", "resample", "reuse", "reset", "none"),
+    "update_order": ("solver_first", "proposer_first"),
+}
+_LEAST = {
+    **dict.fromkeys(("min_chars", "min_words", "min_searches", "n_noise", "max_resamples"), 0),
+    **dict.fromkeys(("max_chars", "n_solves", "max_turns", "top_k", "reset_every"), 1),
+}
+
+
+def _hint(value: object, choices: Collection[str]) -> str:
+    close = difflib.get_close_matches(str(value), choices, n=1)
+    return f"did you mean {close[0]!r}?" if close else "name one of these"
+
 
 PRESETS: dict[str, GameRules] = {
     "paper": GameRules(),
@@ -88,8 +128,8 @@ def rules(preset: str, **changes: object) -> GameRules:
         ConfigError: If the preset or a field is unknown.
     """
     if preset not in PRESETS:
-        raise ConfigError(f"expected a preset out of {sorted(PRESETS)}, got {preset!r}; name one of these")
+        raise ConfigError(f"expected a preset out of {sorted(PRESETS)}, got {preset!r}; {_hint(preset, PRESETS)}")
     known = {f.name for f in fields(GameRules)}
     if unknown := sorted(set(changes) - known):
-        raise ConfigError(f"expected rules out of {sorted(known)}, got {unknown}; correct the name")
+        raise ConfigError(f"expected rules out of {sorted(known)}, got {unknown}; {_hint(unknown[0], known)}")
     return replace(PRESETS[preset], **changes)  # type: ignore[arg-type]

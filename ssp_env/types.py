@@ -202,8 +202,11 @@ class Trajectory:
     @property
     def evidence(self) -> tuple[Passage, ...]:
         """The distinct passages that tools revealed, in order of first sight; from the log, never from text."""
-        seen = {r.passage.id: r.passage for turn in reversed(self.conversation.turns) for r in reversed(turn.results)}
-        return tuple(reversed(seen.values()))
+        seen: dict[str, Passage] = {}
+        for turn in self.conversation.turns:
+            for result in turn.results:
+                seen.setdefault(result.passage.id, result.passage)
+        return tuple(seen.values())
 
 
 @dataclass(frozen=True, slots=True)

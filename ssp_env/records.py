@@ -1,0 +1,147 @@
+"""Rounds as plain JSON, every game whole, and the figures of a round.
+
+A record is enough to look at a game and to judge it again: what each model wrote, asked and was shown (passage ids),
+the validation with its reason, and all verdicts and rewards. Prompts are written on request; token ids never are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import get_args
+
+from ssp_env.pool import QuestionPool
+from ssp_env.text import normalize_unicode
+from ssp_env.types import (
+    Final,
+    Invalid,
+    ReadingCase,
+    Reason,
+    Round,
+    Seed,
+    Task,
+    ToolCall,
+    Trajectory,
+    Turn,
+    Verdict,
+)
+
+SCHEMA = 1
+
+
+def round_record(played: Round, *, with_prompts: bool = False) -> dict[str, object]:
+    """Return a round as plain JSON; ``schema`` changes when a field changes its name or meaning."""
+    return {
+        "schema": SCHEMA,
+        "seed": _item(played.seed),
+        "proposal": trajectory_record(played.proposal, with_prompt=with_prompts),
+        "validation": {
+            "reason": played.validation.reason,
+            "response": played.validation.response,
+            "error": played.validation.error,
+        },
+        "origin": played.origin,
+        "task": None if played.task is None else _item(played.task),
+        "solves": [
+            {**trajectory_record(solve, with_prompt=with_prompts), "verdict": _verdict(verdict)}
+            for solve, verdict in zip(played.solves, played.verdicts, strict=True)
+        ],
+        "success_rate": played.success_rate,
+        "proposer_reward": played.proposer_reward,
+    }
+
+
+def trajectory_record(trajectory: Trajectory, *, with_prompt: bool = False) -> dict[str, object]:
+    """Return one episode as plain JSON."""
+    record: dict[str, object] = {
+        "role": trajectory.role,
+        "status": trajectory.status,
+        "truncation": trajectory.truncation,
+        "reward": trajectory.reward,
+        "error": trajectory.error,
+        "final": trajectory.final,
+        "queries": list(trajectory.queries),
+        "turns": [_turn(turn) for turn in trajectory.conversation.turns],
+    }
+    if with_prompt:
+        record["prompt"] = [dict(message) for message in trajectory.conversation.prompt]
+    return record
+
+
+def _turn(turn: Turn) -> dict[str, object]:
+    return {
+        "text": turn.completion.text,
+        "finish": turn.completion.finish,
+        "action": _action(turn.action),
+        "passages": [result.passage.id for result in turn.results],
+    }
+
+
+def _action(action: ToolCall | Final | Invalid) -> dict[str, str]:
+    match action:
+        case ToolCall(tool, argument):
+            return {"kind": "tool", "tool": tool, "argument": argument}
+        case Final(text):
+            return {"kind": "final", "text": text}
+        case Invalid(reason):
+            return {"kind": "invalid", "reason": reason}
+
+
+def _item(item: Seed | Task | ReadingCase) -> dict[str, object]:
+    match item:
+        case Seed():
+            return {
+                "id": item.id,
+                "answer": item.answer,
+                "aliases": list(item.aliases),
+                "n_searches": item.n_searches,
+            }
+        case Task():
+            return {"id": item.id, "question": item.question, "answers": list(item.answers), "kind": item.kind}
+        case ReadingCase():
+            return {"question": item.question, "passages": [passage.id for passage in item.passages]}
+
+
+def _verdict(verdict: Verdict) -> dict[str, str]:
+    return {"label": verdict.label, "method": verdict.method, "detail": verdict.detail}
+
+
+def round_statistics(rounds: Sequence[Round], pool: QuestionPool | None = None) -> dict[str, float | None]:
+    """Return the figures of one batch of rounds; None where nothing was there to be counted.
+
+    Shares and means are over what our side did not fail: ``valid_rate`` over validated proposals, ``solver_accuracy``
+    over scored solves of fresh and reused tasks (dummies are left out), ``proposer_reward`` over paid proposers.
+    ``zero_variance_share`` counts tasks with at least two scored solves that all have the same reward, and so give
+    no group-relative signal. ``duplicate_rate`` is the share of proposed questions that repeat an earlier one of the
+    batch. ``rejected/<reason>`` counts proposals. Pool figures are as after the round.
+    """
+    played = [r for r in rounds if r.origin in ("fresh", "reused")]
+    solves = [solve for r in played for solve in r.solves]
+    scored = [reward for solve in solves if (reward := solve.reward) is not None]
+    judged = [r.validation for r in rounds if r.validation.reason != "failed"]
+    paid = [r.proposer_reward for r in rounds if r.proposer_reward is not None]
+    groups = [g for r in played if len(g := [s.reward for s in r.solves if s.reward is not None]) > 1]
+    asked = [normalize_unicode(r.proposal.final) for r in rounds if r.proposal.final]
+    figures: dict[str, float | None] = {
+        "n_proposals": len(rounds),
+        "n_solves": len(solves),
+        "n_failed_solves": len(solves) - len(scored),
+        "valid_rate": _mean([validation.ok for validation in judged]),
+        "solver_accuracy": _mean([reward > 0 for reward in scored]),
+        "proposer_reward": _mean(paid),
+        "proposer_searches": _mean([len(r.proposal.queries) for r in rounds]),
+        "demanded_searches": _mean([r.seed.n_searches for r in rounds]),
+        "solver_searches": _mean([len(solve.queries) for solve in solves]),
+        "zero_variance_share": _mean([len(set(group)) == 1 for group in groups]),
+        "duplicate_rate": _mean([question in asked[:i] for i, question in enumerate(asked)]),
+    }
+    for origin in ("fresh", "reused", "dummy", "none"):
+        figures[f"slots/{origin}"] = sum(r.origin == origin for r in rounds)
+    for reason in get_args(Reason)[1:]:
+        figures[f"rejected/{reason}"] = sum(r.validation.reason == reason for r in rounds)
+    if pool is not None:
+        figures |= {"pool_size": len(pool), "pool_age": pool.mean_age}
+    return figures
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
