@@ -7,9 +7,8 @@ type are refused here, so that building can only fail on what lies outside: file
 from __future__ import annotations
 
 import json
-import typing
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import TypedDict
 
@@ -18,7 +17,6 @@ from ssp_env.presets import PRESETS, GameRules, rules
 from ssp_env.prompts import PROMPT_SETS
 from ssp_env.retrieval import RETRIEVERS
 from ssp_env.retrieval.ranking import suggest
-from ssp_env.rewards import proposer_reward, solver_reward
 from ssp_env.tools import TOOLS
 
 JUDGES = ("exact", "model")
@@ -176,27 +174,8 @@ def _rules(value: object) -> dict[str, object]:
     if not isinstance(spec, Mapping) or not isinstance(spec.get("preset"), str):
         raise ConfigError(f"expected a preset out of {sorted(PRESETS)} or {{'preset': ..., ...}}, got {value!r}")
     changes = {str(name): change for name, change in spec.items() if name != "preset"}
-    chosen = rules(str(spec["preset"]), **changes)
-    hints = typing.get_type_hints(GameRules)
-    full = {f.name: getattr(chosen, f.name) for f in fields(GameRules)}
-    for name in changes:
-        full[name] = _typed(name, full[name], hints[name])
-    for name in ("n_solves", "max_turns", "top_k", "reset_every"):
-        if full[name] < 1:
-            raise ConfigError(f"expected at least 1 for rule {name!r}, got {full[name]!r}; raise it")
-    solver_reward(chosen.solver_reward)
-    proposer_reward(chosen.proposer_reward)
+    if not all(isinstance(value, str | int | float) for value in changes.values()):
+        raise ConfigError(f"expected text, numbers or true and false as rules, got {changes!r}; correct them")
+    full = asdict(rules(str(spec["preset"]), **changes))
+    full["invalid_reward"] = float(full["invalid_reward"])
     return full
-
-
-def _typed(name: str, value: object, hint: object) -> object:
-    """Return a rule's value if it fits its annotation; whole numbers may stand for floats."""
-    if choices := typing.get_args(hint):
-        return _choice(value, choices, f"value of rule {name!r}")
-    if hint is float and type(value) is int:
-        return float(value)
-    if type(value) is not hint:
-        raise ConfigError(
-            f"expected {getattr(hint, '__name__', hint)} for rule {name!r}, got {value!r}; change its type"
-        )
-    return value

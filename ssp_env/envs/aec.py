@@ -1,0 +1,131 @@
+"""The round as a PettingZoo AEC environment: one agent per part, each with its own reward.
+
+Needs the optional package ``pettingzoo``. The agents are ``proposer_0``, ``reader_0`` (with ``reader="policy"``) and
+``solver_0 .. solver_{n-1}``; they act in this order, each until its part is over. A solver is paid when its answer is
+judged, proposer and reader when the round is over. PettingZoo's ``api_test`` cannot be used: it needs array
+observations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Unpack
+
+import numpy as np
+from gymnasium.error import ResetNeeded
+from gymnasium.utils.seeding import np_random
+
+from ssp_env.envs.base import RENDER_MODES, action_space, check_render_mode, check_step, observation_space, opening
+from ssp_env.envs.info import describe, transcript
+from ssp_env.envs.play import Play, step
+from ssp_env.envs.selfplay import SelfPlayScenario
+from ssp_env.registry import GameConfig, build_game
+from ssp_env.spaces import FreeText
+
+try:
+    from pettingzoo import AECEnv
+except ImportError as error:
+    raise ImportError("expected the package pettingzoo, got none; install ssp-env[pettingzoo]") from error
+
+
+class SearchSelfPlayAEC(AECEnv[str, str, str | None]):  # type: ignore[misc]
+    """A round of search self-play in PettingZoo's agent-environment cycle.
+
+    Options of ``reset``, rules and rewards are those of ``SearchSelfPlay-v0``. An agent sees its own prompt and
+    replies, and "" while another one acts.
+    """
+
+    def __init__(self, *, render_mode: str | None = None, **config: Unpack[GameConfig]) -> None:
+        """Build the game, or take it from the process-wide cache."""
+        super().__init__()
+        self.metadata = {"name": "search_self_play_v0", "render_modes": list(RENDER_MODES), "is_parallelizable": False}
+        self.render_mode = check_render_mode(render_mode)
+        self.game = build_game(config)
+        readers = ["reader_0"] if self.game.reader is None else []
+        self.possible_agents = ["proposer_0", *readers, *(f"solver_{i}" for i in range(self.game.rules.n_solves))]
+        self.agents: list[str] = []
+        self._actions = {agent: action_space() for agent in self.possible_agents}
+        self._observations = {agent: observation_space() for agent in self.possible_agents}
+        self._scenario = SelfPlayScenario()
+        self._rng: np.random.Generator = np_random()[0]
+        self._play: Play | None = None
+
+    def observation_space(self, agent: str) -> FreeText:
+        """Return the space of an agent's observations, always the same object."""
+        return self._observations[agent]
+
+    def action_space(self, agent: str) -> FreeText:
+        """Return the space of an agent's actions, always the same object."""
+        return self._actions[agent]
+
+    def reset(self, seed: int | None = None, options: Mapping[str, object] | None = None) -> None:
+        """Start a round; a seed makes it and all following ones reproducible.
+
+        Raises:
+            ConfigError: If an option is unknown or its item cannot be used.
+        """
+        rng = self._rng if seed is None else np_random(seed)[0]
+        self._play = opening(self._scenario, self.game, rng=rng, options=options)
+        self._rng = rng
+        self.agents = list(self.possible_agents)
+        self.rewards = dict.fromkeys(self.agents, 0.0)
+        self._cumulative_rewards = dict.fromkeys(self.agents, 0.0)
+        self.terminations = dict.fromkeys(self.agents, False)
+        self.truncations = dict.fromkeys(self.agents, False)
+        self._skip_agent_selection = None
+        self._select()
+
+    def observe(self, agent: str) -> str:
+        """Return what an agent sees: the prompt or reply if it acts next, else ""."""
+        return self._current().observation if agent == self.agent_selection else ""
+
+    def step(self, action: str | None) -> None:
+        """Take one completion of the acting agent; None removes an agent whose round is over.
+
+        Raises:
+            ResetNeeded: Before the first reset.
+            TypeError: If the action is not a string.
+            SSPError: If something on our side failed; nothing has happened and the same step may be repeated.
+        """
+        play, agent = self._current(), self.agent_selection
+        if self.terminations.get(agent) or self.truncations.get(agent):
+            self._was_dead_step(action)
+            return
+        check_step(play, action)
+        (now,) = step(self._scenario, [play], [str(action)])
+        self._play = now
+        self._cumulative_rewards[agent] = 0.0
+        self._clear_rewards()
+        if len(now.verdicts) > len(play.verdicts):
+            self.rewards[agent] = now.reward
+        if now.over:
+            self._end(now)
+        self._accumulate_rewards()
+        self._select()
+
+    def render(self) -> str | None:
+        """Return the transcript so far in mode ``ansi``, else None."""
+        return transcript(self._current()) if self.render_mode == "ansi" else None
+
+    def close(self) -> None:
+        """Do nothing: the game is shared."""
+
+    def _current(self) -> Play:
+        if self._play is None:
+            raise ResetNeeded("expected a running round, got none; call reset first")
+        return self._play
+
+    def _end(self, now: Play) -> None:
+        """Pay the parts that are settled last, and end all agents."""
+        for trajectory in now.ended:
+            if trajectory.role != "solver":
+                self.rewards[f"{trajectory.role}_0"] = trajectory.reward or 0.0
+        self.terminations = dict.fromkeys(self.agents, now.terminated)
+        self.truncations = dict.fromkeys(self.agents, now.truncated)
+
+    def _select(self) -> None:
+        play = self._current()
+        number = min(len(play.verdicts), self.game.rules.n_solves - 1) if play.episode.role.name == "solver" else 0
+        self.agent_selection = f"{play.episode.role.name}_{number}"
+        self.infos: dict[str, dict[str, Any]] = {agent: {} for agent in self.agents}
+        self.infos[self.agent_selection] = dict(describe(play))

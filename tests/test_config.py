@@ -1,0 +1,102 @@
+"""Configurations are completed, checked and made comparable."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from ssp_env.config import GameConfig, canonical, complete, game_rules
+from ssp_env.errors import ConfigError, SSPError
+from ssp_env.presets import PRESETS
+
+ROW = '{"id": "1", "title": "T", "text": "Some text."}\n'
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    path = tmp_path / "passages.jsonl"
+    path.write_text(ROW)
+    return str(path)
+
+
+def test_the_empty_configuration_is_the_generated_world():
+    full = complete({})
+    assert set(full) == set(GameConfig.__annotations__)
+    assert full["corpus"] == {"world": {}}
+    assert full["reader"] == {"name": "oracle"}
+    assert game_rules(full["rules"]) == PRESETS["world"]
+
+
+def test_a_real_corpus_gets_the_paper_rules_and_the_policy_as_reader(corpus):
+    full = complete({"corpus": corpus})
+    assert game_rules(full["rules"]) == PRESETS["paper"]
+    assert full["reader"] == {"name": "policy"}
+
+
+def test_a_complete_configuration_is_plain_json(corpus):
+    full = complete({"corpus": [corpus], "rules": {"preset": "code", "n_solves": 2}, "reader": {"agent": "x"}})
+    assert json.loads(canonical(full)) == full
+
+
+def test_different_spellings_of_one_game_are_equal(corpus, monkeypatch):
+    monkeypatch.chdir(os.path.dirname(corpus))
+    spellings = [
+        {"corpus": corpus},
+        {"corpus": "passages.jsonl", "tasks": None},
+        {"corpus": ["passages.jsonl"], "rules": {"preset": "paper"}, "judge": {"name": "exact"}, "reader": None},
+    ]
+    assert len({canonical(complete(config)) for config in spellings}) == 1
+
+
+def test_whole_numbers_may_stand_for_floats():
+    assert complete({"rules": {"preset": "paper", "invalid_reward": -1}})["rules"]["invalid_reward"] == -1.0
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"corpsu": "x"}, "did you mean 'corpus'"),
+        ({"corpus": "nowhere.jsonl"}, "existing file"),
+        ({"corpus": []}, "list of paths"),
+        ({"corpus": 3}, "list of paths"),
+        ({"corpus": {"world": 3}}, "'world'"),
+        ({"corpus": {"wrold": {}}}, "'world'"),
+        ({"retriever": "bm52"}, "did you mean 'bm25'"),
+        ({"retriever": {"k": 1}}, "a name or"),
+        ({"retriever": 5}, "a name or"),
+        ({"tools": "search"}, "list of tools"),
+        ({"tools": []}, "list of tools"),
+        ({"tools": ["saerch"]}, "did you mean 'search'"),
+        ({"rules": "papre"}, "preset"),
+        ({"rules": {"n_solves": 3}}, "preset"),
+        ({"rules": {"preset": "paper", "n_slves": 3}}, "n_slves"),
+        ({"rules": {"preset": "paper", "n_solves": "3"}}, "whole number"),
+        ({"rules": {"preset": "paper", "n_solves": True}}, "whole number"),
+        ({"rules": {"preset": "paper", "n_solves": 0}}, "whole number from 1"),
+        ({"rules": {"preset": "paper", "gate": 1}}, "true or false"),
+        ({"rules": {"preset": "paper", "leak": []}}, "correct them"),
+        ({"rules": {"preset": "paper", "leak": "substrng"}}, "did you mean 'substring'"),
+        ({"rules": {"preset": "paper", "solver_reward": "binry"}}, "binary"),
+        ({"rules": {"preset": "paper", "proposer_reward": "zero_sm"}}, "zero_sum"),
+        ({"prompt_set": "papers"}, "did you mean 'paper'"),
+        ({"judge": "exakt"}, "did you mean 'exact'"),
+        ({"reader": "orcale"}, "did you mean 'oracle'"),
+        ({"reader": {"name": "oracle", "x": 1}}, "expected 'oracle'"),
+        ({"tasks": "nowhere.jsonl"}, "existing file"),
+        ({"seeds": 7}, "path as text"),
+        ({"judge": {"name": "model", "agent": object()}}, "plain JSON"),
+        ({"corpus": {"world": {"seed": float("nan")}}}, "plain JSON"),
+    ],
+)
+def test_mistakes_are_one_clear_error(config, message):
+    with pytest.raises(ConfigError, match="expected") as caught:
+        complete(config)
+    assert message in str(caught.value)
+    assert isinstance(caught.value, SSPError)
+
+
+def test_the_oracle_is_refused_over_a_real_corpus(corpus):
+    with pytest.raises(ConfigError, match="only knows generated worlds"):
+        complete({"corpus": corpus, "reader": "oracle"})

@@ -1,0 +1,182 @@
+"""Games and agents are built once per process from plain JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+
+import pytest
+
+from ssp_env import registry
+from ssp_env.errors import ConfigError, CorpusError
+from ssp_env.judge import ModelJudge
+from ssp_env.readers import AgentReader
+from ssp_env.registry import build_agent, build_game, clear, register_agent
+from ssp_env.types import Completion, JudgeCase
+from ssp_env.world import KINDS, OracleReader
+from tests.fakes import ScriptedAgent
+
+
+@pytest.fixture(autouse=True)
+def empty_registry(monkeypatch):
+    monkeypatch.setattr(registry, "AGENTS", dict(registry.AGENTS))
+    clear()
+    yield
+    clear()
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    path = tmp_path / "passages.jsonl"
+    rows = [{"id": str(i), "title": f"T{i}", "text": f"Thing number {i} is blue."} for i in range(5)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def make_yes_agent(word="yes"):
+    return ScriptedAgent([word])
+
+
+class NoAgent:
+    """Cannot complete."""
+
+
+def test_the_default_game_is_complete():
+    game = build_game({})
+    assert {task.kind for task in game.tasks} == set(KINDS)
+    assert {seed.n_searches for seed in game.seeds} == {1, 2, 3}
+    assert isinstance(game.reader, OracleReader)
+    assert game.tools["search"].run([game.corpus.at(0).title])[0].results
+
+
+def test_equal_configurations_share_one_game():
+    assert build_game({}) is build_game({"corpus": "world", "retriever": {"name": "bm25"}})
+    assert build_game({}) is not build_game({"corpus": {"world": {"seed": 1}}})
+
+
+def test_world_tasks_repeat_and_differ_between_worlds():
+    first = build_game({}).tasks
+    clear()
+    assert build_game({}).tasks == first
+    assert build_game({"corpus": {"world": {"seed": 1}}}).tasks != first
+
+
+def test_threads_build_one_game():
+    games = []
+    threads = [threading.Thread(target=lambda: games.append(build_game({}))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({id(game) for game in games}) == 1
+
+
+def test_old_entries_are_dropped(monkeypatch):
+    monkeypatch.setattr(registry, "MAX_ENTRIES", 2)
+    first = build_game({"corpus": {"world": {"seed": 1}}})
+    build_game({"corpus": {"world": {"seed": 2}}})
+    build_game({"corpus": {"world": {"seed": 3}}})
+    assert build_game({"corpus": {"world": {"seed": 1}}}) is not first
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_fork_while_a_thread_builds_does_not_block_the_child():
+    with registry._games._lock:
+        child = os.fork()
+        if child == 0:
+            done = threading.Thread(target=build_game, args=({},), daemon=True)
+            done.start()
+            done.join(timeout=20)
+            os._exit(1 if done.is_alive() else 0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_files_give_corpus_tasks_and_seeds(corpus, tmp_path):
+    (tmp_path / "t.jsonl").write_text('{"question": "Which thing is blue?", "answer": "Thing 1"}\n')
+    (tmp_path / "s.jsonl").write_text('{"ground_truth": ["Thing 1"], "search_turns": 1}\n')
+    config = {"corpus": corpus, "tasks": str(tmp_path / "t.jsonl"), "seeds": str(tmp_path / "s.jsonl")}
+    game = build_game(config)
+    assert (len(game.corpus), game.tasks[0].answers, game.seeds[0].answer) == (5, ("Thing 1",), "Thing 1")
+    assert game.reader is None
+    assert (game.rules.top_k, len(game.tools["search"].run(["blue thing"])[0].results)) == (3, 3)
+
+
+def test_a_real_corpus_without_files_has_nothing_to_draw(corpus):
+    game = build_game({"corpus": corpus})
+    assert (len(game.tasks), len(game.seeds)) == (0, 0)
+
+
+def test_a_bad_corpus_names_file_and_line(tmp_path):
+    path = tmp_path / "bad.jsonl"
+    path.write_text('{"id": "1", "title": "T", "text": "x"}\n{"id": "2"}\n')
+    with pytest.raises(CorpusError, match="bad.jsonl:2"):
+        build_game({"corpus": str(path)})
+
+
+@pytest.mark.parametrize("settings", [{"n_entities": 3}, {"sede": 1}, {"n_entities": "many"}])
+def test_bad_world_settings_are_refused(settings):
+    with pytest.raises(ConfigError, match="settings of a world"):
+        build_game({"corpus": {"world": settings}})
+
+
+def test_model_judge_and_agent_reader_ask_named_agents():
+    register_agent("judge", lambda: ScriptedAgent(["Verdict: correct"]))
+    game = build_game({"judge": {"name": "model", "agent": "judge"}, "reader": {"agent": "judge"}})
+    assert isinstance(game.judge, ModelJudge) and isinstance(game.reader, AgentReader)
+    assert game.judge.judge([JudgeCase(question="q", answers=("a",), response="the a")])[0].correct
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"judge": {"name": "model"}}, "'agent'"),
+        ({"judge": {"name": "exact", "agent": "x"}}, "agent"),
+        ({"judge": {"name": "exact", "mode": "loose"}}, "loose"),
+        ({"reader": {"agent": "world-exprt"}}, "did you mean 'world-expert'"),
+        ({"retriever": {"name": "bm25", "lnaguage": "english"}}, "language"),
+    ],
+)
+def test_mistakes_deeper_down_are_config_errors(config, message):
+    with pytest.raises(ConfigError, match=message):
+        build_game(config)
+
+
+def test_agents_by_name_and_by_module_are_built_once():
+    register_agent("yes", make_yes_agent)
+    assert build_agent("yes") is build_agent({"name": "yes"})
+    assert build_agent("yes") is not build_agent({"name": "yes", "kwargs": {"word": "no"}})
+    other = build_agent("tests.test_registry:make_yes_agent")
+    assert other.complete([], sampling=None) == [] and Completion("yes")
+
+
+def test_the_expert_of_the_world_is_there():
+    assert hasattr(build_agent("world-expert"), "complete")
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("world-exprt", "did you mean 'world-expert'"),
+        ("no_such_module:x", "importable"),
+        ("json:no_such_name", "importable"),
+        ({"name": "world-expert", "kwargs": {"skil": 1}}, "arguments"),
+        ({"name": "world-expert", "kwargs": 3}, "mapping"),
+        ({"agent": "world-expert"}, "agent's name"),
+        (7, "agent's name"),
+        ("tests.test_registry:NoAgent", "'complete'"),
+    ],
+)
+def test_a_bad_agent_is_one_clear_error(spec, message):
+    with pytest.raises(ConfigError, match=message):
+        build_agent(spec)
+
+
+def test_a_taken_name_is_refused():
+    register_agent("mine", make_yes_agent)
+    register_agent("mine", make_yes_agent)
+    with pytest.raises(ConfigError, match="new name"):
+        register_agent("mine", NoAgent)
+    with pytest.raises(ConfigError, match="colon"):
+        register_agent("a:b", make_yes_agent)
