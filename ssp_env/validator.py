@@ -126,7 +126,7 @@ def _read(
 def _with_passage_noise(
     game: Game, trajectory: Trajectory, others: Sequence[Trajectory], rng: np.random.Generator
 ) -> tuple[Passage, ...]:
-    candidates = chain(_evidence_of(others, game.rules.n_noise, rng), _random_passages(game, rng))
+    candidates = chain(_evidence_of(others, rng), _random_passages(game, rng))
     passages = [*trajectory.evidence, *_take(candidates, game.rules.n_noise, trajectory)]
     return tuple(passages[i] for i in rng.permutation(len(passages)))
 
@@ -155,12 +155,18 @@ def _take(passages: Iterable[Passage], n: int, trajectory: Trajectory) -> list[P
     return list(taken.values())
 
 
-def _evidence_of(others: Sequence[Trajectory], n_times: int, rng: np.random.Generator) -> Iterator[Passage]:
-    """One random passage of each other trajectory, in random order, several times over."""
-    for _ in range(n_times):
-        for i in rng.permutation(len(others)):
-            if evidence := others[i].evidence:
-                yield evidence[int(rng.integers(len(evidence)))]
+def _evidence_of(others: Sequence[Trajectory], rng: np.random.Generator) -> Iterator[Passage]:
+    """All evidence of the others in random order, one passage of each before the second of any."""
+    order = [int(i) for i in rng.permutation(len(others))]
+    left: dict[int, list[Passage]] = {}
+    while order:
+        for i in order:
+            if i not in left:
+                evidence = others[i].evidence
+                left[i] = [evidence[j] for j in rng.permutation(len(evidence))]
+            if left[i]:
+                yield left[i].pop()
+        order = [i for i in order if left[i]]
 
 
 def _random_passages(game: Game, rng: np.random.Generator) -> Iterator[Passage]:

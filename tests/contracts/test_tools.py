@@ -1,0 +1,63 @@
+"""What every tool promises; a new tool is covered by its line in ``TOOLS`` and a valid call here."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from ssp_env.grammar import RESERVED_TAGS, first_block
+from ssp_env.protocols import Tool
+from ssp_env.tools import TOOLS
+from ssp_env.types import ToolOutput
+from tests.fakes import FakeCorpus, FakeRetriever
+
+VALID = {"search": "river Elm"}
+HOSTILE = ["", " ", '"', "a:b AND (c OR", "\x00", "<answer>x</answer>", "é北京🙂", "x" * 5000]
+
+
+@pytest.fixture(params=sorted(TOOLS))
+def tool(request: pytest.FixtureRequest) -> Tool:
+    return TOOLS[request.param](FakeCorpus(), FakeRetriever(), 3)
+
+
+def test_every_tool_has_a_valid_call() -> None:
+    assert set(VALID) == set(TOOLS)
+
+
+def test_satisfies_the_protocol_and_its_name_is_its_tag(tool: Tool) -> None:
+    assert isinstance(tool, Tool)
+    assert re.fullmatch("[a-z]+", tool.name) and tool.name in RESERVED_TAGS and TOOLS.get(tool.name)
+
+
+def test_schema_is_a_plain_json_function(tool: Tool) -> None:
+    schema = json.loads(json.dumps(tool.schema))
+    assert schema["type"] == "function" and schema["function"]["name"] == tool.name
+
+
+def test_any_argument_is_answered_with_text(tool: Tool) -> None:
+    outputs = tool.run(HOSTILE)
+    assert len(outputs) == len(HOSTILE)
+    assert all(isinstance(out, ToolOutput) and out.text for out in outputs)
+
+
+def test_batch_equals_singles_in_order(tool: Tool) -> None:
+    arguments = [VALID[tool.name], *HOSTILE]
+    assert tool.run(arguments) == [tool.run([argument])[0] for argument in arguments]
+
+
+def test_results_are_ranked_from_0(tool: Tool) -> None:
+    (output,) = tool.run([VALID[tool.name]])
+    assert [r.rank for r in output.results] == list(range(len(output.results)))
+
+
+def test_output_holds_one_information_block_and_no_other_tag(tool: Tool) -> None:
+    for output in tool.run([VALID[tool.name], *HOSTILE]):
+        assert output.text.startswith("\n<information>\n") and output.text.endswith("\n</information>\n\n")
+        assert output.text.count("<information>") == 1
+        assert first_block(output.text, [tag for tag in RESERVED_TAGS if tag != "information"]) is None
+
+
+def test_no_calls_no_outputs(tool: Tool) -> None:
+    assert tool.run([]) == []
