@@ -11,8 +11,11 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ssp_env.corpus import JsonlCorpus, MemoryCorpus, open_corpus
 from ssp_env.errors import ConfigError, CorpusError
@@ -83,6 +86,16 @@ def test_any_other_content_has_another_fingerprint(other: list[Passage]) -> None
 
 def test_order_counts_in_the_fingerprint() -> None:
     assert MemoryCorpus(PASSAGES).fingerprint != MemoryCorpus(PASSAGES[::-1]).fingerprint
+
+
+@given(st.lists(st.tuples(st.text(min_size=1), st.text(), st.text(min_size=1)), min_size=1, unique_by=lambda f: f[0]))
+def test_any_text_survives_the_way_through_a_file(fields: list[tuple[str, str, str]]) -> None:
+    passages = [Passage(*f) for f in fields if f[0].strip() and f[2].strip()] or PASSAGES
+    with TemporaryDirectory() as folder:
+        corpus = open_corpus([write(Path(folder) / "c.jsonl", *map(row, passages))])
+        assert everything(corpus) == passages
+        assert [corpus.get(passage.id) for passage in passages] == passages
+        assert corpus.fingerprint == MemoryCorpus(passages).fingerprint
 
 
 def test_several_files_are_one_corpus_in_the_order_given(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from ssp_env.artefacts import ensure_folder
 from ssp_env.errors import ConfigError, RetrievalError, StaleIndexError
 from ssp_env.protocols import Corpus
-from ssp_env.retrieval.ranking import Found, check_k, index_folder, rank, read_settings
+from ssp_env.retrieval.ranking import Found, check_arguments, index_folder, rank, read_settings
 from ssp_env.types import Passage, SearchResult
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Bm25Retriever:
             ValueError: If ``k`` is not positive.
             RetrievalError: If the index cannot be read.
         """
-        check_k(k)
+        check_arguments(queries, k)
         if self._settings.n_threads <= 1 or len(queries) <= 1:
             return [self._search_one(query, k) for query in queries]
         with ThreadPoolExecutor(self._settings.n_threads) as pool:

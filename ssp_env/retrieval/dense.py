@@ -8,6 +8,7 @@ and normalised here, so a score is a cosine. Models trained with prefixes (E5: `
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -21,8 +22,10 @@ import numpy.typing as npt
 from ssp_env.artefacts import ensure_folder
 from ssp_env.errors import ConfigError, RetrievalError
 from ssp_env.protocols import Corpus, Embedder
-from ssp_env.retrieval.ranking import Found, check_k, index_folder, rank, read_settings
+from ssp_env.retrieval.ranking import Found, check_arguments, index_folder, rank, read_settings
 from ssp_env.types import SearchResult
+
+_LOG = logging.getLogger(__name__)
 
 INDEX_VERSION = 1
 CHUNK_PASSAGES = 2048
@@ -151,7 +154,7 @@ class DenseRetriever:
             ValueError: If ``k`` is not positive.
             RetrievalError: If the embedder returns anything but finite vectors of the index's dimension.
         """
-        check_k(k)
+        check_arguments(queries, k)
         asked = [number for number, query in enumerate(queries) if query.strip()]
         results: list[list[SearchResult]] = [[] for _ in queries]
         if not asked:
@@ -200,6 +203,7 @@ class DenseRetriever:
             vectors = self._vectors([f"{prefix}{passage.title}\n{passage.text}" for passage in passages])
             index = _new_index(vectors.shape[1]) if index is None else index
             index.add(vectors)
+            _LOG.info("embedded %d of %d passages", chunk.stop, len(self._corpus))
         if index is None:
             raise RetrievalError("expected at least one passage, got an empty corpus; check the paths")
         return index

@@ -15,7 +15,7 @@ from pathlib import Path
 from ssp_env.errors import ConfigError
 from ssp_env.protocols import Corpus, Retriever
 from ssp_env.retrieval import make_retriever
-from ssp_env.retrieval.ranking import check_k, read_settings
+from ssp_env.retrieval.ranking import check_arguments, read_settings
 from ssp_env.types import Passage, SearchResult
 
 SCORE_DECIMALS = 12
@@ -87,7 +87,8 @@ class HybridRetriever:
             ValueError: If ``k`` is not positive.
             RetrievalError: If one of the retrievers cannot answer.
         """
-        depth = max(check_k(k), self._depth)
+        check_arguments(queries, k)
+        depth = max(k, self._depth)
         lists = [retriever.search(queries, depth) for retriever in self._retrievers]
         return [self._fuse(results, k) for results in zip(*lists, strict=True)]
 

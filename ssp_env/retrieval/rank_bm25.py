@@ -15,7 +15,7 @@ import numpy as np
 
 from ssp_env.errors import ConfigError
 from ssp_env.protocols import Corpus
-from ssp_env.retrieval.ranking import Found, check_k, rank, read_settings
+from ssp_env.retrieval.ranking import Found, check_arguments, rank, read_settings
 from ssp_env.types import SearchResult
 
 MAX_PASSAGES = 50_000
@@ -62,7 +62,7 @@ class RankBm25Retriever:
         Raises:
             ValueError: If ``k`` is not positive.
         """
-        check_k(k)
+        check_arguments(queries, k)
         return [self._search_one(query, k) for query in queries]
 
     def _search_one(self, query: str, k: int) -> list[SearchResult]:

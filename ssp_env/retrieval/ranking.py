@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -25,6 +25,18 @@ if TYPE_CHECKING:
 
 Found = list[tuple[float, int]]
 """Scores (higher is better) and positions, best first."""
+
+
+def check_arguments(queries: Sequence[str], k: int) -> None:
+    """Refuse what ``Retriever.search`` must not be given.
+
+    Raises:
+        TypeError: If ``queries`` is a single string, which would be taken for one query a character.
+        ValueError: If ``k`` is not positive.
+    """
+    if isinstance(queries, str):
+        raise TypeError(f"expected a sequence of queries, got {queries!r}; pass [query]")
+    check_k(k)
 
 
 def check_k(k: int) -> int:

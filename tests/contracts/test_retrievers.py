@@ -115,6 +115,12 @@ def test_k_that_is_not_positive_is_a_value_error(case: Case, k: int) -> None:
 
 
 @cases()
+def test_a_bare_string_is_a_type_error(case: Case) -> None:
+    with pytest.raises(TypeError, match=r"pass \[query\]"):
+        ready(case).make(small_corpus()).search("paris", 3)
+
+
+@cases()
 def test_a_blank_query_has_no_results_and_no_queries_no_lists(case: Case) -> None:
     retriever = ready(case).make(small_corpus())
     assert retriever.search(["", " \n"], 5) == [[], []]
