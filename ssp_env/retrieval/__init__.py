@@ -17,6 +17,7 @@ RETRIEVERS: dict[str, str] = {
     "dense": "ssp_env.retrieval.dense:make_dense",
     "hybrid": "ssp_env.retrieval.hybrid:make_hybrid",
     "rank-bm25": "ssp_env.retrieval.rank_bm25:make_rank_bm25",
+    "remote": "ssp_env.retrieval.remote:make_remote",
 }
 """Name to ``module:factory``; a factory takes ``(corpus, config, index_dir)``."""
 

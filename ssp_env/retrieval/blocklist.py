@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ssp_env.errors import ConfigError
 from ssp_env.protocols import Retriever
-from ssp_env.retrieval.ranking import check_k, suggest
+from ssp_env.retrieval.ranking import check_arguments, suggest
 from ssp_env.titles import title_key
 from ssp_env.types import Passage, SearchResult
 
@@ -73,10 +73,12 @@ class BlockedRetriever:
         the wrapped retriever must accept a larger ``k``.
 
         Raises:
+            TypeError: If ``queries`` is a single string.
             ValueError: If ``k`` is not positive.
             RetrievalError: If the retriever cannot answer.
         """
-        limit = check_k(k)
+        check_arguments(queries, k)
+        limit = k
         kept: list[list[SearchResult]] = [[] for _ in queries]
         open_rows = list(range(len(queries)))
         while open_rows:

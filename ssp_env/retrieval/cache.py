@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Generic, TypeVar
 
 from ssp_env.protocols import Retriever
-from ssp_env.retrieval.ranking import check_k
+from ssp_env.retrieval.ranking import check_arguments
 from ssp_env.types import SearchResult
 
 Value = TypeVar("Value")
@@ -104,10 +104,11 @@ class CachedRetriever:
         """Return the best passages for each query; equal queries of a batch are searched once.
 
         Raises:
+            TypeError: If ``queries`` is a single string.
             ValueError: If ``k`` is not positive.
             RetrievalError: If the retriever cannot answer what is not in the cache.
         """
-        check_k(k)
+        check_arguments(queries, k)
         unique = list(dict.fromkeys(queries))
         found = {query: self._cache.get((*self._owner, query, k)) for query in unique}
         missing = [query for query in unique if found[query] is None]
