@@ -1,0 +1,67 @@
+"""From a proposal to its validation, and from solves to the proposer's reward."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ssp_env.envs.gate import accept, enter_gate, pay_proposer
+from ssp_env.envs.play import start, step
+from ssp_env.envs.selfplay import SelfPlayScenario
+from ssp_env.envs.solver import SolverScenario
+from ssp_env.presets import GameRules
+from ssp_env.types import ReadingCase, Validation
+from tests.fakes import PROPOSAL, FixedReader, tiny_game
+
+
+def proposed(game, key=0):
+    """The play whose proposer has just ended, before anything was made of it."""
+    ended = []
+
+    class Catch(SelfPlayScenario):
+        def settle(self, plays):
+            ended.extend(plays)
+            return list(plays)
+
+    play = start(Catch(), game, game.seeds[0], key=key)
+    for text in PROPOSAL:
+        (play,) = step(Catch(), [play], [text])
+    return ended[-1] if ended else play
+
+
+def test_the_key_decides_noise_and_order():
+    game = tiny_game()
+    cases = [enter_gate(proposed(game, key)) for key in (1, 1, 2, 3)]
+    assert all(isinstance(case, ReadingCase) for case in cases)
+    assert cases[0] == cases[1]
+    assert len({case.passages for case in cases}) > 1
+
+
+def test_an_accepted_proposal_becomes_a_task_with_the_seed_answers():
+    play = accept(proposed(tiny_game()), Validation("ok"))
+    assert play.task.answers == ("Lake Tarn", "Tarn Lake")
+    assert accept(proposed(tiny_game()), Validation("too_short")).task is None
+
+
+@pytest.mark.parametrize(("n_right", "reward"), [(0, 0.0), (1, 0.5), (2, 0.0)])
+def test_the_proposer_is_paid_by_the_rule_on_the_success_rate(n_right, reward):
+    game = tiny_game(GameRules(n_solves=2, proposer_reward="zero_sum_solved"), reader=FixedReader())
+    play = start(SelfPlayScenario(), game, game.seeds[0], key=0)
+    answers = ["<answer>Lake Tarn</answer>"] * n_right + ["<answer>no</answer>"] * (2 - n_right)
+    for text in (*PROPOSAL, *answers):
+        (play,) = step(SelfPlayScenario(), [play], [text])
+    assert play.over and play.ended[0].reward == reward
+
+
+def test_a_rejected_proposal_is_paid_the_invalid_reward():
+    game = tiny_game(GameRules(invalid_reward=-0.1))
+    play = pay_proposer(accept(proposed(game), Validation("not_answerable")))
+    assert play.ended[0].reward == -0.1
+
+
+def test_a_solver_play_cannot_pass_the_gate():
+    game = tiny_game()
+    play = start(SolverScenario(), game, game.tasks[0], key=0)
+    with pytest.raises(TypeError):
+        accept(play, Validation("ok"))
+    assert isinstance(play.rng(), np.random.Generator)

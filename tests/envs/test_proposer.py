@@ -1,0 +1,123 @@
+"""An answer in, a question out."""
+
+from __future__ import annotations
+
+import gymnasium as gym
+import pytest
+
+from ssp_env.envs.base import TextEnv
+from ssp_env.envs.proposer import ProposerScenario
+from ssp_env.errors import AgentError, ConfigError, JudgeError, ReaderError
+from ssp_env.presets import GameRules
+from ssp_env.registry import build_agent
+from ssp_env.types import Sampling
+from tests.fakes import PROPOSAL, BrokenAgent, BrokenJudge, FixedReader, FunctionAgent, ScriptedAgent, tiny_game
+
+
+def opened(game=None, opponent=None):
+    game = game or tiny_game(reader=FixedReader())
+    env = TextEnv(ProposerScenario(game, opponent, sampling=Sampling()), game)
+    env.reset(seed=0)
+    return env
+
+
+def propose(env, replies=PROPOSAL):
+    for text in replies[:-1]:
+        assert env.step(text)[1:4] == (0.0, False, False)
+    return env.step(replies[-1])
+
+
+def test_an_accepted_question_pays_one():
+    observation, reward, terminated, truncated, info = propose(opened())
+    assert (observation, reward, terminated, truncated) == ("", 1.0, True, False)
+    assert (info["validation"], info["rewards"], info["verdicts"]) == ("ok", {"proposer": [1.0]}, [])
+
+
+@pytest.mark.parametrize(
+    ("replies", "reason"),
+    [
+        (("<question>Why?</question>",), "too_short"),
+        ((PROPOSAL[-1],), "no_evidence"),
+        ((PROPOSAL[0], PROPOSAL[0], PROPOSAL[-1]), "repeated_search"),
+        ((PROPOSAL[0], PROPOSAL[-1].replace("which lake", "which lake tarn or lake")), "answer_leak"),
+    ],
+)
+def test_a_rejected_question_pays_the_invalid_reward(replies, reason):
+    rules = GameRules(invalid_reward=-0.5)
+    _, reward, terminated, _, info = propose(opened(tiny_game(rules, reader=FixedReader())), replies)
+    assert (reward, terminated, info["validation"]) == (-0.5, True, reason)
+
+
+def test_an_unanswerable_question_is_rejected_by_the_gate():
+    info = propose(opened(tiny_game(reader=FixedReader("Lake Mere"))))[-1]
+    assert (info["validation"], info["rewards"]) == ("not_answerable", {"proposer": [0.0]})
+
+
+def test_running_out_of_turns_truncates_and_rejects():
+    env = opened(tiny_game(GameRules(max_turns=1), reader=FixedReader()))
+    _, reward, terminated, truncated, info = env.step("<search>Elm</search>")
+    assert (reward, terminated, truncated, info["validation"]) == (0.0, False, True, "no_question")
+
+
+def test_an_opponent_decides_the_reward():
+    answers = iter(["Lake Tarn", "Lake Mere", "Lake Tarn", "", "Lake Tarn"])
+    opponent = FunctionAgent(lambda conversation: f"<answer>{next(answers)}</answer>")
+    _, reward, _, _, info = propose(opened(opponent=opponent))
+    assert reward == pytest.approx(0.4)
+    assert info["rewards"]["solver"] == [1.0, 0.0, 1.0, 0.0, 1.0]
+    assert info["rewards"]["proposer"] == [reward]
+    assert [verdict.partition(":")[0] for verdict in info["verdicts"]].count("correct") == 3
+
+
+def test_a_rejected_question_is_not_played_by_the_opponent():
+    opponent = ScriptedAgent(["<answer>Lake Tarn</answer>"])
+    info = propose(opened(opponent=opponent), ("<question>Why?</question>",))[-1]
+    assert opponent.calls == [] and "solver" not in info["rewards"]
+
+
+def test_the_opponent_reads_where_no_reader_is_named():
+    opponent = ScriptedAgent(["<answer>Lake Tarn</answer>"])
+    assert propose(opened(tiny_game(), opponent=opponent))[-1]["validation"] == "ok"
+    assert len(opponent.calls) == 2
+
+
+def test_nobody_to_read_is_a_configuration_error():
+    with pytest.raises(ConfigError, match="SearchSelfPlay-v0"):
+        opened(tiny_game())
+    assert propose(opened(tiny_game(GameRules(gate=False))))[1] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("game", "opponent", "error"),
+    [
+        (tiny_game(reader=FixedReader(error="down")), None, ReaderError),
+        (tiny_game(reader=FixedReader(), judge=BrokenJudge()), None, JudgeError),
+        (tiny_game(reader=FixedReader()), BrokenAgent(), AgentError),
+        (tiny_game(), BrokenAgent(), ReaderError),
+    ],
+)
+def test_our_failures_are_raised_and_the_step_may_be_repeated(game, opponent, error):
+    env = opened(game, opponent)
+    for text in PROPOSAL[:-1]:
+        env.step(text)
+    before = env.play
+    for _ in range(2):
+        with pytest.raises(error):
+            env.step(PROPOSAL[-1])
+    assert env.play is before and before.episode.running
+
+
+def test_the_opponent_repeats_for_a_seed():
+    env = gym.make("SearchProposer-v0", opponent={"name": "world-expert", "kwargs": {"max_hops": 1}})
+    expert = build_agent("world-expert")
+    outcomes = []
+    for _ in range(2):
+        env.reset(seed=5)
+        done = False
+        while not done:
+            text = expert.complete([env.unwrapped.play.episode.conversation], sampling=Sampling())[0].text
+            _, reward, terminated, truncated, info = env.step(text)
+            done = terminated or truncated
+        outcomes.append((reward, info))
+    assert outcomes[0] == outcomes[1]
+    assert outcomes[0][1]["validation"] == "ok"
