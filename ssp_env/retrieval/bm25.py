@@ -86,6 +86,7 @@ class Bm25Retriever:
         """Return the best passages for each query, best first, ties by passage id; may be fewer than ``k``.
 
         Raises:
+            TypeError: If ``queries`` is a single string.
             ValueError: If ``k`` is not positive.
             RetrievalError: If the index cannot be read.
         """

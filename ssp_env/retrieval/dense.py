@@ -151,6 +151,7 @@ class DenseRetriever:
         """Return the nearest passages for each query, best first, ties by passage id.
 
         Raises:
+            TypeError: If ``queries`` is a single string.
             ValueError: If ``k`` is not positive.
             RetrievalError: If the embedder returns anything but finite vectors of the index's dimension.
         """

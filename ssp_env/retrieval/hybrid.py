@@ -84,6 +84,7 @@ class HybridRetriever:
         """Return the passages with the best fused ranks for each query, best first, ties by passage id.
 
         Raises:
+            TypeError: If ``queries`` is a single string.
             ValueError: If ``k`` is not positive.
             RetrievalError: If one of the retrievers cannot answer.
         """

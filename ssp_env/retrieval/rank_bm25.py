@@ -60,6 +60,7 @@ class RankBm25Retriever:
         """Return the best passages for each query, best first, ties by passage id; may be fewer than ``k``.
 
         Raises:
+            TypeError: If ``queries`` is a single string.
             ValueError: If ``k`` is not positive.
         """
         check_arguments(queries, k)

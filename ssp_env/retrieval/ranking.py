@@ -36,14 +36,8 @@ def check_arguments(queries: Sequence[str], k: int) -> None:
     """
     if isinstance(queries, str):
         raise TypeError(f"expected a sequence of queries, got {queries!r}; pass [query]")
-    check_k(k)
-
-
-def check_k(k: int) -> int:
-    """Return ``k``; raises ``ValueError`` unless it is positive."""
     if k <= 0:
         raise ValueError(f"expected a positive k, got {k!r}; ask for at least one passage")
-    return k
 
 
 def rank(corpus: Corpus, fetch: Callable[[int], Found], *, k: int) -> list[SearchResult]:
