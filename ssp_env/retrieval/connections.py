@@ -53,7 +53,7 @@ class Patience:
 
     def pause_s(self, attempt: int, retry_after_s: float) -> float:
         """Return the pause after this attempt (from 0), at least what the server asks for, within ``longest_s``."""
-        doubled = self.first_s * 2 ** min(attempt, 16)
+        doubled = self.first_s * float(1 << min(attempt, 16))
         return min(self.longest_s, max(doubled, retry_after_s)) * random.SystemRandom().uniform(0.5, 1.0)
 
 
