@@ -25,7 +25,7 @@ class Info(TypedDict):
         valid_action: Whether the last action was one; True after a reset.
         invalid_reason: Why not: ``no_action``, ``unclosed``, ``empty_argument``, ``not_allowed``, ``too_long`` or "".
         item_id: End: the id of the task or seed.
-        truncation: End: the limit that ended the last episode, or "".
+        truncation: End: what cut the last episode short (``turn_limit``, ``invalid_action``), or "".
         validation: End, not for a lone solver: ``ok`` or why the question was rejected.
         verdicts: End: what decided each solve, ``"correct"`` or ``"wrong"``, a colon and the method (``"exact"``).
         rewards: End: role to the rewards of its episodes, in order.

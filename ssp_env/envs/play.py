@@ -78,8 +78,11 @@ class Play:
         return replace(self, episode=episode, observation=prompt_text(episode))
 
     def closes(self) -> Play:
-        """Return the state in which it is over: truncated when a limit ended the last episode, else terminated."""
-        truncated = self.episode.status == "truncated"
+        """Return the state in which it is over: truncated when a limit ended the last episode, else terminated.
+
+        An episode that the rule ``end_on_invalid`` ended is terminated: a rule is no limit.
+        """
+        truncated = self.episode.status == "truncated" and self.episode.truncation != "invalid_action"
         return replace(self, observation="", terminated=not truncated, truncated=truncated)
 
 

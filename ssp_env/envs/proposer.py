@@ -102,8 +102,8 @@ class SearchProposerEnv(TextEnv):
     `invalid_reward`. Every other step pays 0.
 
     ## Episode End
-    Termination: a question. Truncation: `max_turns` completions without one, or an invalid action under the rule
-    `end_on_invalid`.
+    Termination: a question, or an invalid action under the rule `end_on_invalid`. Truncation: `max_turns` completions
+    without a question.
 
     ## Information
     See `ssp_env.envs.info.Info`; at the end also `validation`, the reason, and with an opponent its verdicts and

@@ -47,8 +47,8 @@ class SearchSolverEnv(TextEnv):
     and so does an episode that a limit ends.
 
     ## Episode End
-    Termination: an answer. Truncation: `max_turns` completions without one (a tool call in the last is not executed),
-    or an invalid action under the rule `end_on_invalid`.
+    Termination: an answer, or an invalid action under the rule `end_on_invalid`. Truncation: `max_turns` completions
+    without an answer (a tool call in the last one is not executed).
 
     ## Information
     See `ssp_env.envs.info.Info`: role, messages, stop strings, searches and turns left, whether the action was valid;

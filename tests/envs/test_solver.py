@@ -50,7 +50,7 @@ def test_the_turn_limit_truncates_without_a_verdict():
 
 def test_an_invalid_action_ends_only_under_the_rule():
     assert opened().step("hello")[2:4] == (False, False)
-    assert opened(tiny_game(GameRules(end_on_invalid=True))).step("hello")[2:4] == (False, True)
+    assert opened(tiny_game(GameRules(end_on_invalid=True))).step("hello")[2:4] == (True, False)
 
 
 def test_a_broken_retriever_changes_nothing_and_the_step_may_be_repeated():

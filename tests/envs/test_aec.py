@@ -1,0 +1,110 @@
+"""The PettingZoo adapter: turns, per-role rewards, reproducible rounds."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("pettingzoo", reason="needs ssp-env[pettingzoo]")
+
+from gymnasium.error import ResetNeeded  # noqa: E402
+from pettingzoo.test import seed_test  # noqa: E402
+
+from ssp_env.envs.aec import SearchSelfPlayAEC  # noqa: E402
+from ssp_env.errors import RetrievalError  # noqa: E402
+from ssp_env.presets import GameRules  # noqa: E402
+from tests.fakes import PROPOSAL, BrokenRetriever, FixedReader, tiny_game  # noqa: E402
+
+RIGHT, WRONG = "<answer>Lake Tarn</answer>", "<answer>Lake Mere</answer>"
+
+
+def opened(monkeypatch, **parts):
+    game = tiny_game(GameRules(n_solves=2, invalid_reward=-0.1), **parts)
+    monkeypatch.setattr("ssp_env.envs.aec.build_game", lambda config: game)
+    env = SearchSelfPlayAEC(render_mode="ansi")
+    env.reset(seed=0)
+    return env
+
+
+def play(env, texts):
+    """Step through a round as PettingZoo has it; return the order of actors and the summed rewards."""
+    order, totals, texts = [], dict.fromkeys(env.possible_agents, 0.0), iter(texts)
+    for agent in env.agent_iter():
+        observation, reward, terminated, truncated, _ = env.last()
+        assert observation in env.observation_space(agent)
+        totals[agent] += reward
+        if terminated or truncated:
+            env.step(None)
+        else:
+            order.append(agent)
+            env.step(next(texts))
+    assert env.agents == []
+    return order, totals
+
+
+def test_the_round_with_per_role_rewards(monkeypatch):
+    order, totals = play(opened(monkeypatch), [*PROPOSAL, RIGHT, RIGHT, "<search>Elm</search>", WRONG])
+    assert order == ["proposer_0"] * 3 + ["reader_0", "solver_0", "solver_1", "solver_1"]
+    assert totals == {"proposer_0": 0.5, "reader_0": 1.0, "solver_0": 1.0, "solver_1": 0.0}
+
+
+def test_an_external_reader_is_no_agent(monkeypatch):
+    order, totals = play(opened(monkeypatch, reader=FixedReader()), [*PROPOSAL, RIGHT, RIGHT])
+    assert set(order) == set(totals) == {"proposer_0", "solver_0", "solver_1"}
+    assert totals["proposer_0"] == 0.0
+
+
+def test_a_rejected_question_ends_all_agents(monkeypatch):
+    order, totals = play(opened(monkeypatch), ["<question>Why?</question>"])
+    assert order == ["proposer_0"]
+    assert totals == {"proposer_0": -0.1, "reader_0": 0.0, "solver_0": 0.0, "solver_1": 0.0}
+
+
+def test_only_the_acting_agent_sees_something(monkeypatch):
+    env = opened(monkeypatch)
+    assert env.observe("proposer_0") and not env.observe("solver_0")
+    assert env.infos["solver_0"] == {} and env.infos["proposer_0"]["role"] == "proposer"
+
+
+def test_our_failure_changes_nothing(monkeypatch):
+    env = opened(monkeypatch, retriever=BrokenRetriever("Elm"))
+    with pytest.raises(RetrievalError):
+        env.step("<search>Elm</search>")
+    assert env.agent_selection == "proposer_0"
+    assert env.infos["proposer_0"]["turns_left"] == 10
+
+
+def test_spaces_are_the_same_objects_and_render_is_a_transcript(monkeypatch):
+    env = opened(monkeypatch)
+    assert env.action_space("solver_0") is env.action_space("solver_0")
+    assert env.render().startswith("--- proposer")
+    assert env.num_agents == env.max_num_agents == 4
+
+
+def test_before_the_reset_nothing_can_be_done():
+    env = SearchSelfPlayAEC()
+    env.agent_selection = "proposer_0"
+    with pytest.raises(ResetNeeded):
+        env.step("x")
+
+
+def test_pettingzoo_seed_test():
+    seed_test(SearchSelfPlayAEC, num_cycles=30)
+
+
+def test_random_play_ends():
+    env = SearchSelfPlayAEC(reader="policy")
+    for seed in range(10):
+        env.reset(seed=seed)
+        for agent in env.agent_iter(max_iter=500):
+            _, _, terminated, truncated, _ = env.last()
+            env.step(None if terminated or truncated else env.action_space(agent).sample())
+        assert env.agents == []
+
+
+def test_without_pettingzoo_the_extra_is_named():
+    code = "import sys; sys.modules['pettingzoo'] = None\nimport ssp_env.envs.aec"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "ssp-env[pettingzoo]" in done.stderr

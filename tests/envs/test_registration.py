@@ -1,0 +1,86 @@
+"""What Gymnasium and other processes see: ids, checker, specs, and the same episodes everywhere."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import os
+import subprocess
+import sys
+
+import gymnasium as gym
+import pytest
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.utils.env_checker import check_env
+
+import ssp_env
+from ssp_env.envs import ENV_IDS, register_envs
+from ssp_env.errors import ConfigError
+
+REPLAY = """
+import hashlib, gymnasium, ssp_env
+digest = hashlib.sha256()
+for env_id in {ids!r}:
+    env = gymnasium.make(env_id)
+    env.action_space.seed(11)
+    reply = env.reset(seed=4)
+    for _ in range(60):
+        digest.update(repr(reply).encode())
+        over = len(reply) == 5 and (reply[2] or reply[3])
+        reply = env.reset() if over else env.step(env.action_space.sample())
+print(digest.hexdigest())
+"""
+
+
+@pytest.mark.parametrize("env_id", sorted(ENV_IDS))
+def test_check_env_passes_without_a_warning(env_id):
+    env = gym.make(env_id).unwrapped
+    check_env(env)
+
+
+@pytest.mark.parametrize("config", [{"reader": "policy"}, {"rules": "code"}, {"prompt_set": "compact"}])
+def test_check_env_passes_under_other_rules(config):
+    check_env(gym.make("SearchSelfPlay-v0", **config).unwrapped)
+
+
+@pytest.mark.parametrize("env_id", sorted(ENV_IDS))
+def test_a_spec_survives_json(env_id):
+    env = gym.make(env_id, corpus={"world": {"seed": 3}}, rules={"preset": "world", "max_turns": 3})
+    rebuilt = gym.make(EnvSpec.from_json(env.spec.to_json()))
+    assert rebuilt.reset(seed=1) == env.reset(seed=1)
+    assert rebuilt.unwrapped.game is env.unwrapped.game
+
+
+def test_registering_again_changes_nothing():
+    before = {env_id: gym.registry[env_id] for env_id in ENV_IDS}
+    register_envs()
+    importlib.reload(ssp_env)
+    assert {env_id: gym.registry[env_id] for env_id in ENV_IDS} == before
+
+
+def test_unknown_arguments_are_named():
+    with pytest.raises(ConfigError, match="did you mean 'retriever'"):
+        gym.make("SearchSolver-v0", retreiver="bm25")
+
+
+def run(code, **environment):
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+    )
+    return done.stdout.strip()
+
+
+def test_the_module_form_of_an_id_needs_no_import():
+    code = "import gymnasium; print(gymnasium.make('ssp_env:SearchSelfPlay-v0').reset(seed=0)[1]['role'])"
+    assert run(code) == "proposer"
+
+
+def test_the_same_seed_gives_the_same_episode_in_every_process():
+    code = REPLAY.format(ids=sorted(ENV_IDS))
+    digests = {run(code, PYTHONHASHSEED=seed) for seed in ("0", "1")}
+    assert len(digests) == 1
+    assert len(digests.pop()) == hashlib.sha256().digest_size * 2
