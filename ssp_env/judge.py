@@ -33,7 +33,7 @@ class ExactJudge:
     """Compares after normalisation.
 
     The verdict's method is ``exact`` when the paper's form decides, ``unicode`` when only the Unicode form does, and
-    ``empty`` for a response without content.
+    ``empty`` for a wrong response without a letter or digit.
     """
 
     def __init__(self, mode: ExactMode = "both") -> None:
@@ -51,11 +51,11 @@ class ExactJudge:
         return [self._verdict(case) for case in cases]
 
     def _verdict(self, case: JudgeCase) -> Verdict:
-        if not case.response.strip():
-            return Verdict("wrong", "empty")
         for method, normalize in self._normalizers:
             if exact_match(case.response, case.answers, normalize):
                 return Verdict("correct", method)
+        if not any(map(str.isalnum, case.response)):
+            return Verdict("wrong", "empty")
         return Verdict("wrong", self._normalizers[0][0])
 
 

@@ -243,10 +243,12 @@ def test_resample_leaves_slots_open_when_nothing_was_accepted() -> None:
 
 
 def test_same_generator_same_rounds() -> None:
-    noisy = FunctionAgent(lambda c: READ[0] if "Doc 1 (Title: Elm" in last_user(c) else WRONG[0])
-    outcomes = [run(agents(reader=noisy), seeds=(SEED,) * 6, seed=s) for s in (1, 1, 2)]
+    """The reader copies the titles it is shown, so noise and order can be seen in the rounds."""
+    titles = FunctionAgent(lambda c: "<answer>" + " ".join(last_user(c).split("(Title: ")[1:]) + "</answer>")
+    outcomes = [run(agents(reader=titles), seeds=(SEED,) * 6, seed=s) for s in (1, 1, 2)]
     assert outcomes[0] == outcomes[1]
     assert [r.validation for r in outcomes[0]] != [r.validation for r in outcomes[2]]
+    assert len({r.validation.response for r in outcomes[0]}) > 1
 
 
 def test_shared_agents_are_one_policy() -> None:
