@@ -16,96 +16,21 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
 
 import torch
 from datasets import Dataset
-from peft import PeftConfig
+from peft import LoraConfig
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.trainer_callback import PrinterCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from agents.hf import HFAgent
 from ssp_env.errors import ConfigError
-from ssp_env.types import RoleName
 from training.rows import TrainingRow
+from training.update import UPDATES, Driver, ScoredRow, UpdateSettings
 
-Updates = Literal["joint", "solver_first", "proposer_first"]
-UPDATES: dict[Updates, tuple[tuple[RoleName, ...], ...]] = {
-    "joint": (("proposer", "solver"),),
-    "solver_first": (("solver",), ("proposer",)),
-    "proposer_first": (("proposer",), ("solver",)),
-}
 METRICS = ("loss", "grad_norm", "learning_rate", "kl", "entropy", "clip_ratio/region_mean")
-
-
-@dataclass(frozen=True, slots=True)
-class ScoredRow:
-    """A row and what each of its sampled tokens weighs in the loss (``advantages.coefficients``)."""
-
-    row: TrainingRow
-    coefficient: float
-
-
-@dataclass(frozen=True, slots=True)
-class RoundEnd:
-    """What a driver wants after a round."""
-
-    save: bool = False
-    stop: bool = False
-
-
-class Driver(Protocol):
-    """The side of the trainer that knows the game."""
-
-    def play(self, agent: HFAgent) -> Sequence[ScoredRow]:
-        """Play one round with the current policy and return its rows; rows may be few or none."""
-        ...
-
-    def finish_round(self, agent: HFAgent, metrics: Mapping[str, float]) -> RoundEnd:
-        """Take note of the update that followed the round."""
-        ...
-
-    def publish(self, checkpoint: Path) -> None:
-        """Add own state to a freshly written checkpoint folder and move it to its final place."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class UpdateSettings:
-    """Settings of the optimiser.
-
-    Attributes:
-        output_dir: Where transformers writes a checkpoint before it is published.
-        n_rounds: Rounds to play, including those before a resume.
-        updates: One optimiser step a round on both roles, or one for each role in this order.
-        lr: Learning rate, constant after ``warmup_steps`` optimiser steps.
-        warmup_steps: Steps of linear warm-up.
-        weight_decay: AdamW weight decay.
-        max_grad_norm: Gradient clipping.
-        beta: Weight of the KL to the initial model; needs a model loaded from a path.
-        clip: Lower and upper clip of the ratio.
-        temperature: Temperature at which the rows were sampled.
-        max_batch_tokens: Rows times longest row of one forward and backward pass.
-        gradient_checkpointing: Whether to trade time for memory.
-        seed: Seed of transformers' random states.
-    """
-
-    output_dir: Path
-    n_rounds: int
-    updates: Updates = "joint"
-    lr: float = 1e-6
-    warmup_steps: int = 0
-    weight_decay: float = 0.0
-    max_grad_norm: float = 1.0
-    beta: float = 0.0
-    clip: tuple[float, float] = (0.2, 0.2)
-    temperature: float = 1.0
-    max_batch_tokens: int = 16_384
-    gradient_checkpointing: bool = False
-    seed: int = 0
 
 
 def _hand_over(prompts: list[str], trainer: SelfPlayTrainer) -> dict[str, object]:
@@ -135,14 +60,14 @@ class SelfPlayTrainer(GRPOTrainer):  # type: ignore[misc]
         driver: Driver,
         settings: UpdateSettings,
         max_context: int | None = None,
-        peft_config: PeftConfig | None = None,
+        lora_rank: int = 0,
     ) -> None:
-        """Prepare training.
+        """Prepare training; ``lora_rank`` above 0 trains adapters of all linear layers but the last.
 
         Raises:
             ConfigError: If several processes were launched, or the reference model of ``beta`` cannot be reloaded.
         """
-        if settings.beta and peft_config is None and not Path(model.config._name_or_path or "?").is_dir():
+        if settings.beta and not lora_rank and not Path(model.config._name_or_path or "?").is_dir():
             raise ConfigError(
                 f"expected a model loaded from a folder for beta={settings.beta!r}, got one of "
                 f"{model.config._name_or_path!r}; save it with save_pretrained and load that folder"
@@ -156,7 +81,9 @@ class SelfPlayTrainer(GRPOTrainer):  # type: ignore[misc]
                 train_dataset=Dataset.from_dict({"prompt": [""] * 16}),
                 processing_class=tokenizer,
                 rollout_func=_hand_over,
-                peft_config=peft_config,
+                peft_config=LoraConfig(r=lora_rank, lora_alpha=2 * lora_rank, target_modules="all-linear")
+                if lora_rank
+                else None,
             )
         if self.accelerator.num_processes > 1:
             raise ConfigError(

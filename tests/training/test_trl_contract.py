@@ -13,7 +13,8 @@ from trl import GRPOTrainer
 from ssp_env.errors import ConfigError
 from tests.training.models import tiny_llama, word_tokenizer
 from training.rows import TrainingRow
-from training.trl_adapter import RoundEnd, ScoredRow, SelfPlayTrainer, UpdateSettings, micro_batches
+from training.trl_adapter import SelfPlayTrainer, micro_batches
+from training.update import RoundEnd, ScoredRow, UpdateSettings
 
 TOKENIZER = word_tokenizer()
 

@@ -1,0 +1,285 @@
+"""The configuration of a training run: one flat record, every field a flag of ``run_ssp.py``.
+
+A field left at None takes its value from the optimiser preset, or from what is played (generated worlds or passages
+from files). ``resolved`` fills these in; the resolved record is what a run folder keeps.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Literal
+
+from ssp_env.errors import ConfigError
+from ssp_env.presets import rules
+from training.advantages import ESTIMATORS, Aggregation
+from training.update import Updates, UpdateSettings
+
+SHIPPED_MODEL = str(Path(__file__).resolve().parent / "tiny" / "weights")
+
+
+@dataclass(frozen=True, slots=True)
+class RunConfig:
+    """Train one language model by search self-play: it sets itself questions over a corpus and learns to solve them."""
+
+    out: str = "runs/ssp"
+    """Folder of the run."""
+    resume: bool = False
+    """Continue the run in ``out`` from its last checkpoint; flags not given keep the values of that run."""
+    seed: int = 0
+    """Decides everything random."""
+
+    model: str = SHIPPED_MODEL
+    """Folder of a transformers model with a chat template; default: the small policy shipped with this repository."""
+    corpus: tuple[str, ...] = ()
+    """JSON Lines files of passages; none: generated worlds."""
+    seeds: str | None = None
+    """JSON Lines file of answers that questions are written for; None: the worlds', or titles of passages."""
+    train_worlds: int = 3
+    """Number of generated worlds to play in."""
+    world_entities: int = 200
+    """Passages of each generated world."""
+    retriever: str = "bm25"
+    """How passages are found: bm25, rank-bm25, or JSON such as '{"name": "dense", "model": "path"}'."""
+    index_dir: str | None = None
+    """Folder for indexes; None: beside the corpus."""
+    prompt_set: str | None = None
+    """Prompts: paper or compact (for the shipped policy)."""
+    max_context: int | None = None
+    """Longest episode in tokens; None: what the model allows."""
+    max_new_tokens: int = 48
+    """Longest completion in tokens."""
+    temperature: float = 1.0
+    """Sampling temperature in training; evaluation is greedy."""
+
+    rules: str | None = None
+    """Preset of the game's rules: world, paper or code."""
+    rule: tuple[str, ...] = ()
+    """Changes to the rules, as name=value."""
+    n_solves: int | None = None
+    """Solver episodes per question; None: as the rules say."""
+    reader: str | None = None
+    """Who checks a question before it is used: oracle (worlds only), policy, or module:factory of an agent."""
+    judge: str = "exact"
+    """Who compares answers: exact, or module:factory of an agent that is asked when rules do not decide."""
+    pool_tasks: str | None = None
+    """JSON Lines file of questions that fill the pool at the start, for models whose first proposals are all invalid;
+    use it with --rule filling=reuse."""
+
+    n_rounds: int = 120
+    """Rounds of self-play; each is followed by one update."""
+    seeds_per_round: int = 32
+    """Proposals in a round."""
+    train_proposer: bool = True
+    """Whether to learn from proposals; otherwise the initial policy proposes."""
+    train_solver: bool = True
+    """Whether to learn from solves; otherwise the initial policy solves."""
+    warm_up_rounds: int = 0
+    """First rounds in which only proposals are learned from."""
+
+    optimizer: Literal["world", "paper", "code"] = "world"
+    """Preset of the settings below: for the shipped policy, or after the paper or its released code."""
+    lr: float | None = None
+    """Learning rate of AdamW."""
+    warmup_steps: int | None = None
+    """Optimiser steps of linear warm-up."""
+    weight_decay: float | None = None
+    """Weight decay."""
+    beta: float | None = None
+    """Weight of the KL divergence to the initial model."""
+    clip_low: float | None = None
+    """How far below 1 the probability ratio may move."""
+    clip_high: float | None = None
+    """How far above 1 the probability ratio may move."""
+    solver_advantage: str | None = None
+    """Advantage of solves: grpo, mean, rloo, batch or raw."""
+    proposer_advantage: str | None = None
+    """Advantage of proposals: raw, batch, mean, grpo or rloo (a group is one proposal, so the last three give 0)."""
+    solver_aggregation: Aggregation | None = None
+    """How the losses of the solver's tokens are averaged."""
+    proposer_aggregation: Aggregation | None = None
+    """How the losses of the proposer's tokens are averaged."""
+    proposer_weight: float | None = None
+    """Weight of the proposer's loss; the solver's is 1."""
+    updates: Literal["joint", "sequential"] | None = None
+    """One optimiser step a round for both roles, or one each in the order of the rules."""
+    lora_rank: int = 0
+    """Train LoRA adapters of this rank; 0: all weights."""
+    gradient_checkpointing: bool = False
+    """Compute activations twice to save memory."""
+    max_batch_tokens: int = 16_384
+    """Tokens in one forward and backward pass."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Type of the weights."""
+    threads: int = 0
+    """Processor threads of PyTorch; 0: one for models under 5 million weights, else PyTorch's choice."""
+
+    eval_tasks: str | None = None
+    """JSON Lines file of held-out questions; None: those of a world that is not trained in."""
+    eval_world: int = 1000
+    """Seed of the held-out world."""
+    eval_questions: int = 50
+    """Most held-out questions of each kind; 0: no evaluation."""
+    eval_every: int = 20
+    """Rounds between evaluations."""
+    checkpoint_every: int = 20
+    """Rounds between checkpoints."""
+    keep_checkpoints: int = 2
+    """How many checkpoints stay on disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizerPreset:
+    """The settings of the optimiser that a preset names; see the fields of ``RunConfig``."""
+
+    lr: float
+    warmup_steps: int
+    weight_decay: float
+    beta: float
+    clip_low: float
+    clip_high: float
+    solver_advantage: str
+    proposer_advantage: str
+    solver_aggregation: Aggregation
+    proposer_aggregation: Aggregation
+    proposer_weight: float
+    updates: Literal["joint", "sequential"]
+
+
+OPTIMIZERS = {
+    "world": OptimizerPreset(
+        3e-4, 0, 0.0, 0.0, 0.2, 0.2, "grpo", "batch", "token_mean", "token_mean", 1.0, "joint"
+    ),
+    "paper": OptimizerPreset(
+        1e-6, 5, 0.01, 0.01, 0.2, 0.285, "mean", "raw", "row_mean", "token_sum", 1.0, "sequential"
+    ),
+    # The released code's mini-batches scale the proposer's gradient by 256/640.
+    "code": OptimizerPreset(
+        1e-6, 5, 0.01, 0.01, 0.2, 0.285, "grpo", "raw", "row_mean", "row_mean", 0.4, "sequential"
+    ),
+}  # fmt: skip
+
+MAY_CHANGE = ("out", "resume", "n_rounds", "eval_every", "checkpoint_every", "keep_checkpoints", "threads")
+"""Fields that a resumed run may give anew."""
+
+_POSITIVE = (
+    "n_rounds", "seeds_per_round", "max_new_tokens", "max_batch_tokens", "eval_every", "checkpoint_every",
+    "keep_checkpoints", "train_worlds", "temperature",
+)  # fmt: skip
+
+
+def resolved(config: RunConfig) -> RunConfig:
+    """Return the configuration with every default filled in and paths made absolute.
+
+    Raises:
+        ConfigError: If a value is out of range or values contradict each other.
+    """
+    preset = OPTIMIZERS[config.optimizer]
+    given = {f.name: getattr(config, f.name) for f in fields(OptimizerPreset)}
+    changes: dict[str, object] = {name: getattr(preset, name) for name, value in given.items() if value is None}
+    worlds = not config.corpus
+    if config.prompt_set is None:
+        changes["prompt_set"] = "compact" if config.model == SHIPPED_MODEL else "paper"
+    if config.rules is None:
+        changes["rules"] = "world" if worlds else "paper"
+    if config.reader is None:
+        changes["reader"] = "oracle" if worlds else "policy"
+    for name in ("out", "model", "seeds", "pool_tasks", "eval_tasks", "index_dir"):
+        if (value := getattr(config, name)) is not None:
+            changes[name] = str(Path(value).expanduser().absolute())
+    changes["corpus"] = tuple(str(Path(path).expanduser().absolute()) for path in config.corpus)
+    full = replace(config, **changes)  # type: ignore[arg-type]
+    _check(full)
+    return full
+
+
+def _check(config: RunConfig) -> None:
+    for name in _POSITIVE:
+        if getattr(config, name) <= 0:
+            raise ConfigError(f"expected {name} above 0, got {getattr(config, name)!r}; raise it")
+    for name in ("solver_advantage", "proposer_advantage"):
+        if getattr(config, name) not in ESTIMATORS:
+            raise ConfigError(f"expected {name} out of {sorted(ESTIMATORS)}, got {getattr(config, name)!r}; name one")
+    if not (config.train_proposer or config.train_solver):
+        raise ConfigError("expected a role to train, got train_proposer and train_solver False; allow one")
+    if config.pool_tasks is not None and not config.corpus:
+        raise ConfigError("expected pool_tasks together with corpus, got generated worlds; leave it out")
+
+
+def game_settings(config: RunConfig, *, world: int | None = None) -> dict[str, object]:
+    """Return what ``ssp_env.registry.build_game`` takes, for the files of the run or one generated world."""
+    corpus = list(config.corpus) or {"world": {"seed": world, "n_entities": config.world_entities}}
+    reader = config.reader if config.reader in ("oracle", "policy") else {"agent": config.reader}
+    judge = "exact" if config.judge == "exact" else {"name": "model", "agent": config.judge}
+    rules = {"preset": config.rules, **dict(map(_rule, config.rule))}
+    if config.n_solves is not None:
+        rules["n_solves"] = config.n_solves
+    retriever = json.loads(config.retriever) if config.retriever.startswith("{") else config.retriever
+    return {
+        "corpus": corpus,
+        "retriever": retriever,
+        "index_dir": config.index_dir,
+        "rules": rules,
+        "prompt_set": config.prompt_set,
+        "reader": reader,
+        "judge": judge,
+        "seeds": config.seeds,
+    }
+
+
+def update_settings(config: RunConfig, output_dir: Path) -> UpdateSettings:
+    """Return the optimiser's settings of a resolved configuration."""
+    order: Updates = "proposer_first" if _update_order(config) == "proposer_first" else "solver_first"
+    return UpdateSettings(
+        output_dir=output_dir,
+        n_rounds=config.n_rounds,
+        updates="joint" if config.updates == "joint" else order,
+        lr=config.lr or 0.0,
+        warmup_steps=config.warmup_steps or 0,
+        weight_decay=config.weight_decay or 0.0,
+        beta=config.beta or 0.0,
+        clip=(config.clip_low or 0.0, config.clip_high or 0.0),
+        temperature=config.temperature,
+        max_batch_tokens=config.max_batch_tokens,
+        gradient_checkpointing=config.gradient_checkpointing,
+        seed=config.seed,
+    )
+
+
+def _update_order(config: RunConfig) -> str:
+    changes = dict(map(_rule, config.rule))
+    return str(changes.get("update_order", rules(config.rules or "world").update_order))
+
+
+def _rule(text: str) -> tuple[str, object]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ConfigError(f"expected a rule as name=value, got {text!r}; write for example n_noise=4")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def to_json(config: RunConfig) -> dict[str, object]:
+    """Return the record as plain JSON."""
+    values = {f.name: getattr(config, f.name) for f in fields(RunConfig)}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+
+def from_json(values: Mapping[str, object]) -> RunConfig:
+    """Return the record of ``to_json``.
+
+    Raises:
+        ConfigError: If fields are missing or unknown.
+    """
+    names = {f.name for f in fields(RunConfig)}
+    if set(values) != names:
+        raise ConfigError(
+            f"expected the fields of RunConfig, got a difference in {sorted(names ^ set(values))}; "
+            "the run was made by another version of this library: use that version"
+        )
+    plain = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+    return RunConfig(**plain)  # type: ignore[arg-type]

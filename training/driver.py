@@ -1,0 +1,148 @@
+"""One round after the other: play, turn trajectories into weighted rows, note figures, evaluate, keep checkpoints.
+
+Everything random in a round is drawn from a generator made of the run's seed and the round's number. What has to be
+remembered from round to round is the weights, the optimiser and the pool of questions: that is what a checkpoint holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+
+from agents.hf import HFAgent
+from ssp_env.errors import RunError
+from ssp_env.pool import QuestionPool
+from ssp_env.protocols import Agent
+from ssp_env.records import round_record, round_statistics
+from ssp_env.selfplay import Agents, play_rounds
+from ssp_env.types import Round, Sampling, Trajectory
+from training.advantages import Aggregation, coefficients, estimate
+from training.config import RunConfig
+from training.evaluate import evaluate
+from training.games import Games, fill_pool, plan_of_round
+from training.progress import Progress
+from training.rows import RowCounts, TrainingRow, training_rows
+from training.run_folder import RunFolder
+from training.update import RoundEnd, ScoredRow
+
+Figures = dict[str, float | None]
+
+
+class SelfPlayDriver:
+    """Plays the rounds of a run and keeps its folder."""
+
+    def __init__(
+        self, config: RunConfig, games: Games, folder: RunFolder, *, progress: Progress, frozen: HFAgent | None = None
+    ) -> None:
+        """Start a run, or go on where the folder's checkpoint was made.
+
+        Args:
+            config: Resolved.
+            games: What is played.
+            folder: Where everything is written.
+            progress: What is shown.
+            frozen: The initial policy, for the role that is not trained.
+        """
+        self.config, self.games, self.folder, self.progress, self.frozen = config, games, folder, progress, frozen
+        self.pool = QuestionPool()
+        self.round = 0
+        if folder.checkpoint is None:
+            fill_pool(self.pool, games.training, config)
+        else:
+            pool = folder.checkpoint.state.get("pool")
+            if not isinstance(pool, Mapping):
+                raise RunError(f"expected a pool in {folder.checkpoint.path}, got {pool!r}; delete this checkpoint")
+            self.pool.load_state_dict(pool)
+            self.round = folder.checkpoint.round
+        self._played: list[Round] = []
+        self._figures: Figures = {}
+
+    def play(self, agent: HFAgent) -> list[ScoredRow]:
+        """Play one round; before the first one, evaluate."""
+        if self.round == 0:
+            self._note({"round": 0, **self._evaluation(agent)}, [])
+        config = self.config
+        other = self.frozen or agent
+        agents = Agents(agent if config.train_proposer else other, agent if config.train_solver else other, agent)
+        self._played = play_rounds(
+            plan_of_round(self.games.training, config, self.round),
+            agents,
+            pool=self.pool,
+            rng=np.random.default_rng([config.seed, 6, self.round]),
+            sampling=Sampling(max_tokens=config.max_new_tokens, temperature=config.temperature),
+            games=self.games.training,
+        )
+        rows, counts = scored_rows(self._played, config, learn_solver=self.round >= config.warm_up_rounds)
+        self._figures = {**round_statistics(self._played, self.pool), **_figures(counts)}
+        return rows
+
+    def finish_round(self, agent: HFAgent, metrics: Mapping[str, float]) -> RoundEnd:
+        """Write the round down, evaluate when it is time, and say whether to save and to stop."""
+        self.round += 1
+        stop = self.progress.interrupted
+        last = self.round >= self.config.n_rounds
+        due = (last or self.round % self.config.eval_every == 0) and not stop
+        evaluation = self._evaluation(agent) if due else {}
+        self._note({"round": self.round, **self._figures, **metrics, **evaluation}, self._played)
+        return RoundEnd(save=last or stop or self.round % self.config.checkpoint_every == 0, stop=stop)
+
+    def publish(self, checkpoint: Path) -> None:
+        """Complete a checkpoint with the pool and move it to its place in the run's folder."""
+        state = {"pool": self.pool.state_dict()}
+        self.folder.publish(checkpoint, self.round, state, keep=self.config.keep_checkpoints)
+
+    def _evaluation(self, agent: Agent) -> Figures:
+        if not self.games.tasks:
+            return {}
+        accuracy = evaluate(self.games.held_out, self.games.tasks, agent, max_new_tokens=self.config.max_new_tokens)
+        return {f"held_out/{kind}": share for kind, share in accuracy.items()}
+
+    def _note(self, figures: Mapping[str, float | None], played: Sequence[Round]) -> None:
+        self.folder.append("rounds.jsonl", ({"round": figures["round"], **round_record(r)} for r in played))
+        self.folder.append("metrics.jsonl", [figures])
+        self.progress.show(figures)
+
+
+def scored_rows(
+    played: Sequence[Round], config: RunConfig, *, learn_solver: bool = True
+) -> tuple[list[ScoredRow], RowCounts]:
+    """Return the weighted rows of the roles that are trained, and what became of all their trajectories.
+
+    ``config`` is resolved. Trajectories without a reward have no row.
+    """
+    proposals = [[r.proposal] for r in played] if config.train_proposer else []
+    solves = [list(r.solves) for r in played] if config.train_solver and learn_solver else []
+    roles: list[tuple[list[list[Trajectory]], str | None, Aggregation | None, float | None]] = [
+        (proposals, config.proposer_advantage, config.proposer_aggregation, config.proposer_weight),
+        (solves, config.solver_advantage, config.solver_aggregation, 1.0),
+    ]
+    rows, counts = training_rows([t for groups, *_ in roles for group in groups for t in group])
+    remaining = iter(rows)
+    scored: list[ScoredRow] = []
+    for groups, advantage, aggregation, weight in roles:
+        rewards = [[t.reward for t in group] for group in groups]
+        advantages = [a for group in estimate(advantage or "raw", rewards) for a in group]
+        flat = [reward for group in rewards for reward in group]
+        scored += _weighted(
+            [
+                (row, a)
+                for row, reward, a in zip([next(remaining) for _ in flat], flat, advantages, strict=True)
+                if row is not None and reward is not None
+            ],
+            aggregation=aggregation or "token_mean",
+            weight=1.0 if weight is None else weight,
+        )
+    return scored, counts
+
+
+def _weighted(kept: list[tuple[TrainingRow, float]], *, aggregation: Aggregation, weight: float) -> list[ScoredRow]:
+    tokens = [row.n_sampled for row, _ in kept]
+    values = coefficients([a for _, a in kept], tokens, aggregation=aggregation, weight=weight)
+    return [ScoredRow(row, value) for (row, _), value in zip(kept, values, strict=True)]
+
+
+def _figures(counts: RowCounts) -> Figures:
+    return {f"rows/{name}": value for name, value in asdict(counts).items()}

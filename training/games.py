@@ -1,0 +1,96 @@
+"""What a run plays: its games, the order of its seeds, its held-out questions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from ssp_env.errors import ConfigError
+from ssp_env.game import Game
+from ssp_env.items import read_tasks
+from ssp_env.pool import QuestionPool
+from ssp_env.registry import build_game
+from ssp_env.types import Seed, Task
+from ssp_env.world import KINDS, World, WorldConfig
+from training.config import RunConfig, game_settings
+
+N_TITLES = 1000
+MAX_SEARCHES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Games:
+    """The games that are trained on, and the game and questions of the evaluation."""
+
+    training: tuple[Game, ...]
+    held_out: Game
+    tasks: tuple[Task, ...]
+
+
+def build_games(config: RunConfig) -> Games:
+    """Build all games of a run.
+
+    Raises:
+        SSPError: If the configuration or a file cannot be used.
+    """
+    if config.corpus:
+        game = build_game(game_settings(config))
+        training: tuple[Game, ...] = (game if game.seeds else replace(game, seeds=title_seeds(game, config.seed)),)
+        held_out = game
+    else:
+        training = tuple(build_game(game_settings(config, world=world)) for world in range(config.train_worlds))
+        held_out = build_game(game_settings(config, world=config.eval_world))
+    return Games(training, held_out, tuple(_held_out_tasks(config)))
+
+
+def title_seeds(game: Game, seed: int) -> tuple[Seed, ...]:
+    """Return titles of random passages as answers to start from, demanding one or two searches in turn."""
+    rng = np.random.default_rng([seed, 3])
+    positions = rng.permutation(len(game.corpus))[:N_TITLES]
+    passages = {p.title: p for p in map(game.corpus.at, positions.tolist()) if p.title}
+    if not passages:
+        raise ConfigError("expected seeds, got a corpus without titles; give a file of answers with --seeds")
+    return tuple(
+        Seed(id=passage.id, answer=title, n_searches=1 + i % MAX_SEARCHES)
+        for i, (title, passage) in enumerate(passages.items())
+    )
+
+
+def plan_of_round(games: Sequence[Game], config: RunConfig, round_index: int) -> list[tuple[Game, Seed]]:
+    """Return the games and seeds of a round: every pair comes once before any comes again.
+
+    A function of its arguments alone, so that a resumed run goes on with the same seeds.
+    """
+    pairs = [(game, seed) for game in games for seed in game.seeds]
+    plan = []
+    for i in range(round_index * config.seeds_per_round, (round_index + 1) * config.seeds_per_round):
+        epoch, place = divmod(i, len(pairs))
+        order = np.random.default_rng([config.seed, 4, epoch]).permutation(len(pairs))
+        plan.append(pairs[int(order[place])])
+    return plan
+
+
+def fill_pool(pool: QuestionPool, games: Sequence[Game], config: RunConfig) -> None:
+    """Put the questions of ``pool_tasks`` into a new pool."""
+    if config.pool_tasks is not None:
+        for task in read_tasks(Path(config.pool_tasks)):
+            pool.add(games[0].corpus.fingerprint, task, success_rate=0.0)
+
+
+def _held_out_tasks(config: RunConfig) -> list[Task]:
+    if config.eval_questions <= 0:
+        return []
+    if config.eval_tasks is not None:
+        tasks = read_tasks(Path(config.eval_tasks))
+        by_kind: dict[str, list[Task]] = {}
+        for task in tasks:
+            by_kind.setdefault(task.kind, []).append(task)
+        return [task for members in by_kind.values() for task in members[: config.eval_questions]]
+    if config.corpus:
+        return []
+    world = World(WorldConfig(seed=config.eval_world, n_entities=config.world_entities))
+    rng = np.random.default_rng([config.eval_world, 5])
+    return [task for kind in KINDS for task in world.tasks(kind, config.eval_questions, rng)]

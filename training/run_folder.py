@@ -1,0 +1,191 @@
+"""A run on disk: configuration, logs, checkpoints; readable at any moment, whole after a kill at any moment.
+
+::
+
+    config.json          the resolved configuration, written first
+    metrics.jsonl        one line a round: game, update, evaluation (line 0: before training)
+    rounds.jsonl         one line per game, whole: searches, passages, question, validation, solves, rewards
+    curves.png           the metrics as a picture
+    checkpoints/round-000020/   model, tokenizer, optimiser, random states, and state.json
+
+A checkpoint is written under another name and renamed when it is whole. It knows how long the logs were; a resumed run
+cuts them back to that length, so that every round is in them once. One process at a time may use a folder.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Self
+
+from ssp_env.artefacts import write_json
+from ssp_env.errors import RunError
+
+LOGS = ("metrics.jsonl", "rounds.jsonl")
+STATE = "state.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A complete checkpoint: its folder, the rounds played until then, and the driver's own state."""
+
+    path: Path
+    round: int
+    state: Mapping[str, object]
+
+
+class RunFolder:
+    """The folder of one run, locked while it is open."""
+
+    def __init__(self, path: Path, lock: IO[str], checkpoint: Checkpoint | None) -> None:
+        """Use ``create`` or ``reopen``."""
+        self.path = path
+        self.checkpoint = checkpoint
+        self._lock = lock
+
+    @classmethod
+    def create(cls, path: Path, config: Mapping[str, object]) -> Self:
+        """Start a new run.
+
+        Raises:
+            RunError: If the folder holds a run or anything else, or another process uses it.
+        """
+        path.mkdir(parents=True, exist_ok=True)
+        lock = _locked(path)
+        if (path / "config.json").exists():
+            raise RunError(
+                f"expected a new folder, got the run in {path}; add --resume to continue it, or name another --out"
+            )
+        foreign = sorted(p.name for p in path.iterdir() if not p.name.startswith("."))
+        if foreign:
+            raise RunError(f"expected an empty folder, got {foreign[:3]} in {path}; name another --out")
+        write_json(path / "config.json", config)
+        folder = cls(path, lock, None)
+        folder._rewind(dict.fromkeys(LOGS, 0))
+        return folder
+
+    @classmethod
+    def reopen(cls, path: Path, config: Mapping[str, object], *, may_change: Iterable[str] = ()) -> Self:
+        """Continue a run from its last complete checkpoint, or from the start when there is none.
+
+        Raises:
+            RunError: If there is no run, it was made by another configuration, or its files were changed.
+        """
+        saved = read_config(path)
+        lock = _locked(path)
+        changed = sorted(key for key in {*saved, *config} - {*may_change} if saved.get(key) != config.get(key))
+        if changed:
+            raise RunError(
+                f"expected the configuration of the run in {path}, got other values of {changed}; "
+                "leave these flags out, or name another --out"
+            )
+        write_json(path / "config.json", config)
+        folder = cls(path, lock, _last_checkpoint(path))
+        folder._rewind(dict(folder.checkpoint.state["logs"]) if folder.checkpoint else dict.fromkeys(LOGS, 0))  # type: ignore[call-overload]
+        return folder
+
+    @property
+    def staging(self) -> Path:
+        """Where a checkpoint is written before it is published."""
+        return self.path / ".staging"
+
+    @property
+    def checkpoints(self) -> list[Path]:
+        """The complete checkpoints, oldest first."""
+        return sorted(p for p in (self.path / "checkpoints").glob("round-*") if read_checkpoint(p))
+
+    @property
+    def round(self) -> int:
+        """Rounds played until the last checkpoint."""
+        return self.checkpoint.round if self.checkpoint else 0
+
+    def __enter__(self) -> Self:
+        """Use the folder for the length of a block."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let other processes use the folder."""
+        self._lock.close()
+
+    def append(self, log: str, rows: Iterable[Mapping[str, object]]) -> None:
+        """Append rows to a log, one JSON object a line."""
+        with open(self.path / log, "a", encoding="utf-8") as file:
+            file.writelines(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in rows)
+
+    def metrics(self) -> list[dict[str, object]]:
+        """Return the lines of ``metrics.jsonl``."""
+        return [json.loads(line) for line in (self.path / LOGS[0]).read_text(encoding="utf-8").splitlines()]
+
+    def publish(self, written: Path, round_number: int, state: Mapping[str, object], *, keep: int) -> Path:
+        """Complete a freshly written checkpoint, move it to its place and drop all but the last ``keep``."""
+        lengths = {log: (self.path / log).stat().st_size for log in LOGS}
+        sizes = {p.relative_to(written).as_posix(): p.stat().st_size for p in written.rglob("*") if p.is_file()}
+        write_json(written / STATE, {**state, "round": round_number, "logs": lengths, "files": sizes})
+        place = self.path / "checkpoints" / f"round-{round_number:06d}"
+        place.parent.mkdir(exist_ok=True)
+        if place.exists():
+            shutil.rmtree(place)
+        os.rename(written, place)
+        for old in self.checkpoints[:-keep]:
+            shutil.rmtree(old)
+        return place
+
+    def _rewind(self, lengths: Mapping[str, int]) -> None:
+        """Remove what a killed process left, and cut the logs to where the checkpoint was made."""
+        shutil.rmtree(self.staging, ignore_errors=True)
+        self.staging.mkdir()
+        for log in LOGS:
+            file = self.path / log
+            file.touch()
+            if file.stat().st_size < lengths[log]:
+                raise RunError(
+                    f"expected at least {lengths[log]} bytes in {file}, got {file.stat().st_size}: it was changed; "
+                    "restore it, or start again with another --out"
+                )
+            os.truncate(file, lengths[log])
+
+
+def read_config(path: Path) -> dict[str, object]:
+    """Return the saved configuration of a run.
+
+    Raises:
+        RunError: If there is none.
+    """
+    try:
+        config: dict[str, object] = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RunError(f"expected a run in {path}, got no readable config.json; start it without --resume") from error
+    return config
+
+
+def read_checkpoint(path: Path) -> Checkpoint | None:
+    """Return a checkpoint, or None when a file of it is missing or cut."""
+    try:
+        state: dict[str, object] = json.loads((path / STATE).read_text(encoding="utf-8"))
+        sizes, number = dict(state["files"]), int(state["round"])  # type: ignore[call-overload]
+        whole = all((path / name).stat().st_size == size for name, size in sizes.items())
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return Checkpoint(path, number, state) if whole else None
+
+
+def _last_checkpoint(path: Path) -> Checkpoint | None:
+    found = [read_checkpoint(p) for p in sorted((path / "checkpoints").glob("round-*"))]
+    return next((checkpoint for checkpoint in reversed(found) if checkpoint), None)
+
+
+def _locked(path: Path) -> IO[str]:
+    lock = open(path / ".lock", "w", encoding="utf-8")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        lock.close()
+        raise RunError(
+            f"expected a run that no process uses, got {path}; wait for the other, or name another --out"
+        ) from error
+    return lock

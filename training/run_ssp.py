@@ -1,0 +1,148 @@
+"""Train a language model by search self-play, from the command line.
+
+With no arguments the small shipped policy plays in generated worlds and learns within minutes on two processor cores::
+
+    python training/run_ssp.py
+
+The same script trains a real model over real passages::
+
+    python training/run_ssp.py --model DIR --corpus PASSAGES.jsonl --optimizer paper --out runs/real
+
+``--help`` lists all flags; ``--resume --out DIR`` continues a run.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+# A script's own folder must not hide installed modules; the repository's root holds the packages used here.
+sys.path[0:1] = [str(Path(__file__).resolve().parent.parent)] if __name__ == "__main__" else sys.path[0:1]
+for name in ("HF_HUB_OFFLINE", "HF_HUB_DISABLE_TELEMETRY", "HF_HUB_DISABLE_PROGRESS_BARS", "DO_NOT_TRACK"):
+    os.environ.setdefault(name, "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+import tyro  # noqa: E402
+
+from agents.hf import HFAgent, load_model  # noqa: E402
+from ssp_env.errors import SSPError  # noqa: E402
+from training.config import MAY_CHANGE, RunConfig, from_json, resolved, to_json, update_settings  # noqa: E402
+from training.driver import SelfPlayDriver  # noqa: E402
+from training.games import build_games  # noqa: E402
+from training.progress import Progress, draw_curves, summary  # noqa: E402
+from training.run_folder import RunFolder, read_config  # noqa: E402
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+SMALL_MODEL = 5_000_000
+
+
+def parse(arguments: Sequence[str] | None = None) -> RunConfig:
+    """Return the resolved configuration of the command line; a resumed run's flags default to those of the run."""
+    config = tyro.cli(RunConfig, args=arguments, description=__doc__)
+    if config.resume:
+        saved = from_json(read_config(Path(config.out)))
+        config = tyro.cli(RunConfig, args=arguments, default=saved)
+    return resolved(config)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code; what a user can put right is one message, not a traceback."""
+    try:
+        run(parse(arguments))
+    except SSPError as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("Stopped at once; --resume continues from the last checkpoint.", file=sys.stderr)
+        return 130
+    return 0
+
+
+def run(config: RunConfig) -> None:
+    """Train as configured: build what is played, open the folder, play and learn, show what came out."""
+    keep_quiet()
+    games = build_games(config)
+    model, tokenizer = load_model(config.model, dtype=config.dtype)
+    set_threads(config.threads, model.num_parameters())
+    frozen = None
+    if not (config.train_proposer and config.train_solver):
+        frozen = HFAgent(load_model(config.model, dtype=config.dtype)[0], tokenizer, max_context=config.max_context)
+
+    with open_folder(config) as folder, Progress(config.n_rounds, done=folder.round) as progress:
+        driver = SelfPlayDriver(config, games, folder, progress=progress, frozen=frozen)
+        if driver.round < config.n_rounds:
+            train(config, driver, model, tokenizer, folder)
+        report(config, folder, driver.round)
+
+
+def train(
+    config: RunConfig,
+    driver: SelfPlayDriver,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    folder: RunFolder,
+) -> None:
+    """Play and update, round after round, from the folder's checkpoint on."""
+    from training.trl_adapter import SelfPlayTrainer
+
+    trainer = SelfPlayTrainer(
+        model,
+        tokenizer,
+        driver=driver,
+        settings=update_settings(config, folder.staging),
+        max_context=config.max_context,
+        lora_rank=config.lora_rank,
+    )
+    if driver.frozen is not None:
+        driver.frozen.model.to(trainer.model.device)
+    trainer.train(resume_from_checkpoint=str(folder.checkpoint.path) if folder.checkpoint else None)
+
+
+def open_folder(config: RunConfig) -> RunFolder:
+    """Start a new folder, or reopen one and cut it back to its last checkpoint."""
+    values = to_json(replace(config, resume=False))
+    if config.resume:
+        return RunFolder.reopen(Path(config.out), values, may_change=MAY_CHANGE)
+    return RunFolder.create(Path(config.out), values)
+
+
+def report(config: RunConfig, folder: RunFolder, rounds: int) -> None:
+    """Draw the curves, print the table of held-out accuracy before and after, and tell where the files are."""
+    lines = folder.metrics()
+    draw_curves(lines, folder.path / "curves.png")
+    if table := summary(lines):
+        print(f"\n{table}")
+    print(f"\nRun folder {folder.path}")
+    print(f"  policy   {folder.checkpoints[-1].relative_to(folder.path)}")
+    print("  curves   curves.png\n  figures  metrics.jsonl\n  games    rounds.jsonl")
+    if rounds < config.n_rounds:
+        print(f"Stopped after round {rounds}. Continue with: python {sys.argv[0]} --resume --out {folder.path}")
+
+
+def keep_quiet() -> None:
+    """Silence the chatter of third parties; errors still come through."""
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    warnings.filterwarnings("ignore", category=UserWarning)
+    warnings.filterwarnings("ignore", category=FutureWarning)
+
+
+def set_threads(threads: int, n_parameters: int) -> None:
+    """Give PyTorch its threads: one is fastest for a very small model."""
+    import torch
+
+    if threads or n_parameters < SMALL_MODEL:
+        torch.set_num_threads(threads or 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

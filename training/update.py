@@ -1,0 +1,86 @@
+"""What passes between the trainer and the side that knows the game: rows, settings, and the duties of a driver."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+from agents.hf import HFAgent
+from ssp_env.types import RoleName
+from training.rows import TrainingRow
+
+Updates = Literal["joint", "solver_first", "proposer_first"]
+UPDATES: dict[Updates, tuple[tuple[RoleName, ...], ...]] = {
+    "joint": (("proposer", "solver"),),
+    "solver_first": (("solver",), ("proposer",)),
+    "proposer_first": (("proposer",), ("solver",)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredRow:
+    """A row and what each of its sampled tokens weighs in the loss (``advantages.coefficients``)."""
+
+    row: TrainingRow
+    coefficient: float
+
+
+@dataclass(frozen=True, slots=True)
+class RoundEnd:
+    """What a driver wants after a round."""
+
+    save: bool = False
+    stop: bool = False
+
+
+class Driver(Protocol):
+    """The side of the trainer that knows the game."""
+
+    def play(self, agent: HFAgent) -> Sequence[ScoredRow]:
+        """Play one round with the current policy and return its rows; rows may be few or none."""
+        ...
+
+    def finish_round(self, agent: HFAgent, metrics: Mapping[str, float]) -> RoundEnd:
+        """Take note of the update that followed the round."""
+        ...
+
+    def publish(self, checkpoint: Path) -> None:
+        """Add own state to a freshly written checkpoint folder and move it to its final place."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateSettings:
+    """Settings of the optimiser.
+
+    Attributes:
+        output_dir: Where transformers writes a checkpoint before it is published.
+        n_rounds: Rounds to play, including those before a resume.
+        updates: One optimiser step a round on both roles, or one for each role in this order.
+        lr: Learning rate, constant after ``warmup_steps`` optimiser steps.
+        warmup_steps: Steps of linear warm-up.
+        weight_decay: AdamW weight decay.
+        max_grad_norm: Gradient clipping.
+        beta: Weight of the KL to the initial model; needs a model loaded from a path.
+        clip: Lower and upper clip of the ratio.
+        temperature: Temperature at which the rows were sampled.
+        max_batch_tokens: Rows times longest row of one forward and backward pass.
+        gradient_checkpointing: Whether to trade time for memory.
+        seed: Seed of transformers' random states.
+    """
+
+    output_dir: Path
+    n_rounds: int
+    updates: Updates = "joint"
+    lr: float = 1e-6
+    warmup_steps: int = 0
+    weight_decay: float = 0.0
+    max_grad_norm: float = 1.0
+    beta: float = 0.0
+    clip: tuple[float, float] = (0.2, 0.2)
+    temperature: float = 1.0
+    max_batch_tokens: int = 16_384
+    gradient_checkpointing: bool = False
+    seed: int = 0
