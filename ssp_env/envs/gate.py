@@ -1,6 +1,6 @@
 """From an ended proposal to its validation, and from solves to the proposer's reward, for the environments.
 
-The rules, the gate and the rewards themselves are elsewhere (``validator``, ``rewards``). What an environment adds is
+The rules, the gate and the rewards themselves are elsewhere (``validator``, ``scoring``). What an environment adds is
 that a failure of ours is raised instead of recorded: its step can then be repeated.
 """
 
@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ssp_env import scoring
 from ssp_env.envs.play import Play
 from ssp_env.errors import JudgeError, ReaderError
 from ssp_env.protocols import Reader
-from ssp_env.rewards import proposer_reward
 from ssp_env.rules import proposed_task
 from ssp_env.types import Reading, ReadingCase, Seed, Trajectory, Validation
 from ssp_env.validator import close_gate, open_gate
@@ -59,10 +59,8 @@ def accept(play: Play, validation: Validation) -> Play:
 
 def pay_proposer(play: Play) -> Play:
     """Return the play with the proposer's reward: by the rules of the game, from the solves that were played."""
-    rules, solves = play.game.rules, [t for t in play.ended if t.role == "solver"]
-    if play.validation is None or not play.validation.ok:
-        reward: float | None = rules.invalid_reward
-    else:
-        success_rate = sum((solve.reward or 0.0) > 0 for solve in solves) / len(solves)
-        reward = proposer_reward(rules.proposer_reward)(success_rate)
+    if play.validation is None:
+        raise TypeError("expected a validated play, got one without a validation")
+    rate = scoring.success_rate([trajectory for trajectory in play.ended if trajectory.role == "solver"])
+    reward = scoring.pay_proposer(play.game.rules, play.validation, rate)
     return replace(play, ended=(replace(play.ended[0], reward=reward), *play.ended[1:]))

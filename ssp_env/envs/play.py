@@ -16,10 +16,9 @@ import numpy as np
 from ssp_env.episode import Episode, advance
 from ssp_env.errors import JudgeError
 from ssp_env.game import Game
-from ssp_env.rewards import solver_reward
+from ssp_env.scoring import score_solves
 from ssp_env.types import (
     Completion,
-    JudgeCase,
     RoleName,
     Seed,
     Task,
@@ -136,42 +135,19 @@ def prompt_text(episode: Episode) -> str:
 
 
 def judge_solves(plays: Sequence[Play]) -> list[Play]:
-    """Return the plays with their ended solver episode judged, scored and paid.
-
-    An episode that a limit ended has no response and is wrong without being judged.
+    """Return the plays with their ended solver episode judged and paid.
 
     Raises:
         JudgeError: If the judge gave no verdict on one of them.
     """
-    verdicts = [Verdict("wrong", "empty")] * len(plays)
-    answered = [i for i, play in enumerate(plays) if play.episode.status == "finished"]
-    for i, verdict in zip(answered, _judge([plays[i] for i in answered]), strict=True):
-        verdicts[i] = verdict
-    return [_scored(play, verdict) for play, verdict in zip(plays, verdicts, strict=True)]
-
-
-def _judge(plays: Sequence[Play]) -> list[Verdict]:
-    if not plays:
-        return []
-    cases = []
-    for play in plays:
-        if play.task is None:
-            raise TypeError("expected a play with a task to judge")
-        response = play.episode.record().final or ""
-        cases.append(JudgeCase(question=play.task.question, answers=play.task.answers, response=response))
-    verdicts = plays[0].game.judge.judge(cases)
-    for verdict in verdicts:
-        if verdict.label == "error":
-            raise JudgeError(f"expected a verdict, got none ({verdict.method}: {verdict.detail}); repeat the step")
-    return verdicts
-
-
-def _scored(play: Play, verdict: Verdict) -> Play:
-    reward = solver_reward(play.game.rules.solver_reward)(verdict, play.episode.record())
-    if reward is None:
-        raise JudgeError(f"expected a reward for an ended episode, got none on {verdict!r}; repeat the step")
-    ended = play.episode.record(reward=reward)
-    return replace(play, reward=reward, ended=(*play.ended, ended), verdicts=(*play.verdicts, verdict))
+    scored = score_solves([(play.game, play.episode.record()) for play in plays])
+    judged = []
+    for play, (solve, verdict) in zip(plays, scored, strict=True):
+        if solve.reward is None:
+            raise JudgeError(f"expected a verdict, got none ({verdict.method}: {solve.error}); repeat the step")
+        ended, verdicts = (*play.ended, solve), (*play.verdicts, verdict)
+        judged.append(replace(play, reward=solve.reward, ended=ended, verdicts=verdicts))
+    return judged
 
 
 def _moved(play: Play, episode: Episode) -> Play:

@@ -46,6 +46,7 @@ def test_the_turn_limit_truncates_without_a_verdict():
     observation, reward, terminated, truncated, info = env.step("<search>Elm</search>")
     assert (observation, reward, terminated, truncated) == ("", 0.0, False, True)
     assert (info["truncation"], info["n_searches"], info["rewards"]) == ("turn_limit", 1, {"solver": [0.0]})
+    assert info["verdicts"] == ["wrong:truncated"]
 
 
 def test_an_invalid_action_ends_only_under_the_rule():
