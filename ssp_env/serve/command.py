@@ -1,0 +1,147 @@
+"""``ssp serve``: open a corpus and its index, and answer over HTTP until told to stop."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import logging.config
+import math
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import fields
+from pathlib import Path
+
+from ssp_env.corpus import open_corpus
+from ssp_env.errors import ConfigError
+from ssp_env.pages import open_pages
+from ssp_env.retrieval import make_retriever
+from ssp_env.retrieval.blocklist import Blocklist, read_blocklist
+from ssp_env.serve.handler import RetrievalHandler, Service
+from ssp_env.serve.logs import LOGGER, log_config
+from ssp_env.serve.wire import ServeLimits
+
+LIMIT_HELP = {
+    "max_queries": "queries a request",
+    "max_k": "passages a query",
+    "max_body_bytes": "size of a request",
+    "max_requests": "requests at once; more are refused with 429",
+    "max_waiting_bytes": "sum of their sizes; more are refused with 429",
+    "max_waiting_queries": "queries waiting for a search; more are refused with 429",
+    "deadline_s": "seconds after which a request is given up with 503",
+    "window_s": "seconds that a query waits for company",
+    "max_batch": "queries a search",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    parser.add_argument("--corpus", type=Path, nargs="+", required=True, metavar="FILE", help="passages, JSON Lines")
+    parser.add_argument("--retriever", default="bm25", help="bm25, dense, hybrid, ... (default: %(default)s)")
+    parser.add_argument("--config", type=_json_object, default={}, metavar="JSON", help="settings of the retriever")
+    parser.add_argument("--index-dir", type=Path, metavar="DIR", help="folder of indexes (default: beside the corpus)")
+    parser.add_argument("--pages", type=Path, metavar="FILE", help="whole pages, for POST /page")
+    parser.add_argument("--redirects", type=Path, metavar="FILE", help="other titles of the pages")
+    parser.add_argument("--blocklist", type=Path, metavar="FILE", help='{"ids": [...], "titles": [...]}, never shown')
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s, loopback)")
+    parser.add_argument("--port", type=int, default=8000, help="0 takes a free one (default: %(default)s)")
+    parser.add_argument("--cache-mb", type=int, default=256, help="size of the cache of results, 0 for none")
+    parser.add_argument(
+        "--log",
+        choices=("summary", "requests", "queries"),
+        default="summary",
+        help="counts every ten seconds, also a line a request, or also its text (default: %(default)s)",
+    )
+    for limit in fields(ServeLimits):
+        flag = f"--{limit.name.replace('_', '-')}"
+        parser.add_argument(
+            flag, type=type(limit.default), default=limit.default, help=f"{LIMIT_HELP[limit.name]} (%(default)s)"
+        )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serve until SIGINT or SIGTERM; requests that have begun are still answered.
+
+    Raises:
+        ConfigError: If the address is taken, or a setting is unknown or out of range.
+        CorpusError: If the corpus or the pages cannot be read.
+        StaleIndexError: If the index is of another corpus.
+        ImportError: If the web server or the search engine is missing.
+    """
+    try:
+        import uvicorn
+
+        from ssp_env.serve.app import build_app
+    except ImportError as error:
+        message = f"expected fastapi and uvicorn, got {error}; install the extra: pip install 'ssp-env[serve]'"
+        raise ImportError(message) from error
+    limits = _limits(arguments)
+    listener = _listen(arguments.host, arguments.port)
+    with listener:
+        service = _open(arguments)
+        logging.config.dictConfig(log_config())
+        log = logging.getLogger(LOGGER)
+        handler = RetrievalHandler(service, limits=limits, cache_bytes=arguments.cache_mb << 20, log=log)
+        app = build_app(handler, log=log, log_level=arguments.log)
+        host, port = listener.getsockname()[:2]
+        url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        facts = {"url": url, "fingerprint": handler.fingerprint, "n_passages": len(service.corpus)}
+        log.info("serving", extra={"fields": {**facts, "load_s": round(service.load_s, 3)}})
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=60,
+            timeout_graceful_shutdown=math.ceil(limits.deadline_s) + 1,
+        )
+        with suppress(KeyboardInterrupt):  # raised again once everything is closed
+            uvicorn.Server(config).run(sockets=[listener])
+    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Parse the options and serve."""
+    parser = argparse.ArgumentParser(prog="ssp serve", description="Serve passages and pages over HTTP.")
+    add_arguments(parser)
+    return run(parser.parse_args(argv))
+
+
+def _open(arguments: argparse.Namespace) -> Service:
+    started = time.perf_counter()
+    corpus = open_corpus(arguments.corpus)
+    retriever = make_retriever(arguments.retriever, corpus, arguments.config, index_dir=arguments.index_dir)
+    if arguments.redirects is not None and arguments.pages is None:
+        raise ConfigError(f"expected pages for the redirects {str(arguments.redirects)!r}, got none; give --pages")
+    pages = None if arguments.pages is None else open_pages(arguments.pages, redirects=arguments.redirects)
+    blocklist = Blocklist() if arguments.blocklist is None else read_blocklist(arguments.blocklist)
+    load_s = time.perf_counter() - started
+    return Service(corpus, retriever, arguments.retriever, pages=pages, blocklist=blocklist, load_s=load_s)
+
+
+def _limits(arguments: argparse.Namespace) -> ServeLimits:
+    try:
+        return ServeLimits(**{limit.name: getattr(arguments, limit.name) for limit in fields(ServeLimits)})
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Take the address before anything is loaded, so that a taken one is found out at once."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except (OSError, OverflowError) as error:
+        raise ConfigError(f"expected a free address, got {host}:{port} ({error}); pass another --port") from error
+
+
+def _json_object(text: str) -> Mapping[str, object]:
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"expected a JSON object, got {text!r} ({error})") from error
+    if not isinstance(value, dict):
+        raise argparse.ArgumentTypeError(f"expected a JSON object, got {text!r}")
+    return value
