@@ -66,10 +66,17 @@ def _get_corpus(parsed: argparse.Namespace) -> None:
     _print(get_vital(parsed.out))
 
 
+def _add_serve(parser: argparse.ArgumentParser) -> None:
+    from ssp_env.serve.command import add_arguments
+
+    add_arguments(parser)
+
+
 def _print(report: dict[str, object]) -> None:
     print(json.dumps(report, indent=1, ensure_ascii=False))
 
 
 COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "corpus": ("build or fetch a corpus", _add_corpus),
+    "serve": ("serve passages and pages over HTTP", _add_serve),
 }

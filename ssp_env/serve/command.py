@@ -9,7 +9,7 @@ import logging.config
 import math
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
@@ -37,7 +37,8 @@ LIMIT_HELP = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the command."""
+    """Add the options of the command, and what it runs."""
+    parser.set_defaults(run=run)
     parser.add_argument("--corpus", type=Path, nargs="+", required=True, metavar="FILE", help="passages, JSON Lines")
     parser.add_argument("--retriever", default="bm25", help="bm25, dense, hybrid, ... (default: %(default)s)")
     parser.add_argument("--config", type=_json_object, default={}, metavar="JSON", help="settings of the retriever")
@@ -61,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     """Serve until SIGINT or SIGTERM; requests that have begun are still answered.
 
     Raises:
@@ -99,14 +100,6 @@ def run(arguments: argparse.Namespace) -> int:
         )
         with suppress(KeyboardInterrupt):  # raised again once everything is closed
             uvicorn.Server(config).run(sockets=[listener])
-    return 0
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Parse the options and serve."""
-    parser = argparse.ArgumentParser(prog="ssp serve", description="Serve passages and pages over HTTP.")
-    add_arguments(parser)
-    return run(parser.parse_args(argv))
 
 
 def _open(arguments: argparse.Namespace) -> Service:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import signal
 import socket
 import subprocess
@@ -13,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from ssp_env.cli import main
 from ssp_env.corpus import open_corpus
-from ssp_env.errors import ConfigError, RetrievalError
+from ssp_env.errors import RetrievalError
 from ssp_env.retrieval import make_retriever
-from ssp_env.serve.command import add_arguments, main
-from ssp_env.serve.logs import JsonFormatter
+from ssp_env.serve.command import add_arguments
 from tests.fakes import PASSAGES
 
 pytest.importorskip("fastapi")
@@ -35,8 +34,7 @@ def corpus(tmp_path: Path) -> Path:
 @contextmanager
 def serving(corpus: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Start the command in a process of its own; yields it and its address."""
-    program = "import sys; from ssp_env.serve.command import main; sys.exit(main())"
-    command = [sys.executable, "-c", program, "--corpus", str(corpus), "--port", "0", *options]
+    command = [sys.executable, "-m", "ssp_env", "serve", "--corpus", str(corpus), "--port", "0", *options]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
@@ -76,22 +74,37 @@ def test_killed_server_is_an_error_and_a_new_one_goes_on(corpus: Path) -> None:
         assert remote.search(["chess"], 3) == expected
 
 
-def test_taken_address_is_refused_before_anything_is_loaded(tmp_path: Path) -> None:
+def refused(capsys: pytest.CaptureFixture[str], *options: str) -> str:
+    """Run a command that must fail, and return what it says."""
+    assert main(["serve", *options]) == 1
+    return capsys.readouterr().err
+
+
+def test_taken_address_is_refused_before_anything_is_loaded(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        with pytest.raises(ConfigError, match="pass another --port"):
-            main(["--corpus", str(tmp_path / "none.jsonl"), "--port", str(taken.getsockname()[1])])
+        port = str(taken.getsockname()[1])
+        assert "pass another --port" in refused(capsys, "--corpus", "none.jsonl", "--port", port)
 
 
-@pytest.mark.parametrize("options", [["--max-k", "0"], ["--retriever", "bm52"], ["--redirects", "r.jsonl"]])
-def test_senseless_options_are_refused(corpus: Path, options: list[str]) -> None:
-    with pytest.raises(ConfigError):
-        main(["--corpus", str(corpus), "--port", "0", *options])
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--max-k", "0"], "expected positive limits"),
+        (["--retriever", "bm52"], "did you mean 'bm25'"),
+        (["--redirects", "r.jsonl"], "give --pages"),
+        (["--blocklist", "none.json"], "expected a blocklist"),
+    ],
+)
+def test_senseless_options_are_refused(
+    corpus: Path, options: list[str], problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert problem in refused(capsys, "--corpus", str(corpus), "--port", "0", *options)
 
 
 def test_configuration_must_be_a_json_object(capsys: pytest.CaptureFixture[str]) -> None:
     for text in ("{", "[]"):
         with pytest.raises(SystemExit):
-            main(["--corpus", "x", "--config", text])
+            main(["serve", "--corpus", "x", "--config", text])
         assert "expected a JSON object" in capsys.readouterr().err
 
 
@@ -99,11 +112,3 @@ def test_default_address_is_loopback() -> None:
     parser = argparse.ArgumentParser()
     add_arguments(parser)
     assert parser.parse_args(["--corpus", "x"]).host == "127.0.0.1"
-
-
-def test_log_line_is_json_whatever_is_in_it() -> None:
-    record = logging.LogRecord("a", logging.WARNING, __file__, 1, "event\n%s", ("x",), None)
-    record.fields = {"odd": object(), "text": "\u2028\n"}
-    line = JsonFormatter().format(record)
-    assert "\n" not in line
-    assert json.loads(line)["event"] == "event\nx"
