@@ -1,0 +1,234 @@
+"""The shape of the code: imports point down, packages have one owner, parts stay small, imports stay light."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import agents
+import ssp_env
+
+ROOT = Path(__file__).resolve().parent.parent
+
+LAYERS = (
+    ("errors", "types"),
+    ("artefacts", "grammar", "items", "metrics", "pool", "protocols", "rewards", "spaces", "text", "titles"),
+    ("presets", "prompts"),
+    ("corpus", "judge", "pages", "retrieval", "roles", "tools", "world"),
+    ("episode", "ingest"),
+    ("config", "game", "rollout"),
+    ("readers", "rules"),
+    ("filling", "registry", "scoring", "validator"),
+    ("records", "selfplay"),
+    ("envs", "serve"),
+    ("__init__", "cli"),
+    ("__main__",),
+)
+"""Parts of ``ssp_env``, lowest first. A part imports only parts of lower layers."""
+
+MAY_IMPORT = {
+    "ssp_env": {"ssp_env"},
+    "agents": {"ssp_env", "agents"},
+    "training": {"ssp_env", "agents", "training"},
+    "benchmarks": {"ssp_env", "agents", "benchmarks"},
+}
+"""Top-level packages, and which of them each may import."""
+
+OWNERS = {
+    "gymnasium": ("ssp_env/spaces.py", "ssp_env/envs/"),
+    "tantivy": ("ssp_env/retrieval/bm25.py",),
+    "faiss": ("ssp_env/retrieval/dense.py",),
+    "sentence_transformers": ("ssp_env/retrieval/dense.py",),
+    "rank_bm25": ("ssp_env/retrieval/rank_bm25.py",),
+    "pettingzoo": ("ssp_env/envs/aec.py",),
+    "zstandard": ("ssp_env/corpus/",),
+    "mwparserfromhell": ("ssp_env/ingest/",),
+    "pyarrow": ("ssp_env/ingest/",),
+    "libzim": ("ssp_env/ingest/",),
+    "fastapi": ("ssp_env/serve/",),
+    "uvicorn": ("ssp_env/serve/",),
+    "torch": ("agents/hf.py", "training/"),
+    "transformers": ("agents/hf.py", "agents/stopping.py", "training/"),
+    "trl": ("training/trl_adapter.py",),
+    "peft": ("training/",),
+    "tyro": ("training/", "benchmarks/"),
+}
+"""Third-party packages and the only places that may import them."""
+
+HEAVY = (
+    "torch",
+    "transformers",
+    "faiss",
+    "sentence_transformers",
+    "tantivy",
+    "pettingzoo",
+    "trl",
+    "pyarrow",
+    "fastapi",
+)
+
+MAX_LINES = {"module": 300, "class": 200, "function": 50}
+
+UNTESTED = {
+    "ssp_env/__main__.py": "one line, run by the tests of the command line",
+}
+"""Modules without a test file of their own, and why."""
+
+
+def sources(*packages: str) -> list[str]:
+    found = (path for package in packages for path in (ROOT / package).rglob("*.py"))
+    return sorted(path.relative_to(ROOT).as_posix() for path in found)
+
+
+ALL = sources(*MAY_IMPORT)
+
+
+def imports(tree: ast.AST) -> Iterator[str]:
+    """Yield the dotted names that a module imports, wherever the statement stands, also for type checking only."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+@cache
+def parse(path: str) -> ast.Module:
+    return ast.parse((ROOT / path).read_text(encoding="utf-8"))
+
+
+def part(path: str) -> str:
+    return Path(path).parts[1].removesuffix(".py")
+
+
+def layer(name: str) -> int:
+    return next((level for level, names in enumerate(LAYERS) if name in names), -1)
+
+
+def upward_imports(path: str, tree: ast.AST) -> list[str]:
+    """Return what a module of ``ssp_env`` imports from its own layer or a higher one."""
+    own = part(path)
+    used = {name.split(".")[1] for name in imports(tree) if name.startswith("ssp_env.")}
+    return sorted(name for name in used if name != own and layer(name) >= layer(own))
+
+
+def foreign_imports(path: str, tree: ast.AST) -> list[str]:
+    """Return the packages that a module imports although others own them."""
+    used = {name.split(".")[0] for name in imports(tree)}
+    return sorted(name for name in used & set(OWNERS) if not path.startswith(OWNERS[name]))
+
+
+def forbidden_packages(path: str, tree: ast.AST) -> list[str]:
+    """Return the packages of this repository that a module imports although it may not."""
+    used = {name.split(".")[0] for name in imports(tree)} & {*MAY_IMPORT, "tests"}
+    return sorted(used - MAY_IMPORT[path.split("/")[0]])
+
+
+def too_long(path: str, tree: ast.Module) -> list[str]:
+    """Return module, classes and functions that exceed their limits."""
+    n_lines = (ROOT / path).read_text(encoding="utf-8").count("\n")
+    found = [f"module: {n_lines}"] if n_lines > MAX_LINES["module"] else []
+    for node in ast.walk(tree):
+        kind = {ast.ClassDef: "class", ast.FunctionDef: "function", ast.AsyncFunctionDef: "function"}.get(type(node))
+        if kind and (length := (node.end_lineno or 0) - node.lineno + 1) > MAX_LINES[kind]:
+            found.append(f"{kind} {node.name}: {length}")
+    return found
+
+
+def violations(check: Callable[[str, ast.Module], list[str]], paths: list[str]) -> dict[str, list[str]]:
+    """Return what a check finds, by file, without the files in which it finds nothing."""
+    return {path: found for path in paths if (found := check(path, parse(path)))}
+
+
+def test_every_part_has_a_layer():
+    assert sorted({part(path) for path in sources("ssp_env")} - {name for names in LAYERS for name in names}) == []
+
+
+def test_imports_point_down():
+    assert violations(upward_imports, sources("ssp_env")) == {}
+
+
+def test_packages_import_only_what_they_may():
+    assert violations(forbidden_packages, ALL) == {}
+
+
+def test_third_party_packages_have_owners():
+    assert violations(foreign_imports, ALL) == {}
+
+
+def test_parts_are_small():
+    assert violations(too_long, ALL) == {}
+
+
+def test_modules_have_a_docstring():
+    assert [path for path in ALL if parse(path).body and not ast.get_docstring(parse(path))] == []
+
+
+def test_the_guards_see_violations():
+    upward = ast.parse("from ssp_env.envs.play import Play\nfrom ssp_env import selfplay\nimport ssp_env.types")
+    assert upward_imports("ssp_env/rules.py", upward) == ["envs", "selfplay"]
+    assert foreign_imports("ssp_env/text.py", ast.parse("def f():\n    import torch.nn")) == ["torch"]
+    assert forbidden_packages("agents/hf.py", ast.parse("import training.rows, ssp_env")) == ["training"]
+    assert too_long("ssp_env/text.py", ast.parse("def f():\n" + "    x = 1\n" * 60)) == ["function f: 61"]
+
+
+def test_every_module_has_tests():
+    """A test bears its name or its package's, or imports it, or there is a folder of tests for its package."""
+    tests = [path for path in sources("tests") if Path(path).name != "conftest.py"]
+    stems = {Path(path).stem for path in tests}
+    imported = {name for path in tests for name in imports(parse(path))}
+    untested = []
+    for path in sources("ssp_env", "agents", "training"):
+        module = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        named = any(f"test_{name}" in stems for name in module.split(".")[1:])
+        used = any(name == module or name.startswith(f"{module}.") for name in imported)
+        folder = any((ROOT / "tests" / package).is_dir() for package in module.split(".")[:-1])
+        if not (named or used or folder or path in UNTESTED):
+            untested.append(path)
+    assert untested == []
+
+
+def test_the_public_names_are_few_sorted_and_there():
+    names = ssp_env.__all__
+    assert len(names) <= 20
+    assert sorted(names, key=lambda name: (not name.isupper(), name[0].islower(), name)) == names
+    assert all(getattr(ssp_env, name) is not None for name in names)
+    assert dir(ssp_env) == sorted(names)
+    with pytest.raises(AttributeError, match="nonsense"):
+        ssp_env.nonsense  # noqa: B018
+
+
+def test_importing_the_package_is_light_and_quick():
+    code = (
+        "import sys, time; start = time.process_time(); import ssp_env; spent = time.process_time() - start\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules], spent)"
+    )
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
+    loaded, _, spent = done.stdout.strip().rpartition(" ")
+    assert loaded == "[]"
+    assert float(spent) < 2.0
+
+
+def test_the_default_game_needs_the_core_dependencies_only():
+    blocked = [name for name in OWNERS if name not in ("gymnasium", "tantivy")]
+    code = (
+        f"import sys\nfor name in {blocked!r}: sys.modules[name] = None\n"
+        "import gymnasium, ssp_env\n"
+        "for env_id in ('SearchSolver-v0', 'SearchProposer-v0', 'SearchSelfPlay-v0'):\n"
+        "    env = gymnasium.make(env_id); env.reset(seed=0); env.step('<search>town</search>')\n"
+        "print('played')"
+    )
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "played", done.stderr
+
+
+def test_agents_are_those_of_this_repository():
+    assert agents.__file__ is not None
+    assert Path(agents.__file__).resolve().is_relative_to(ROOT)
