@@ -11,7 +11,7 @@ from ssp_env.errors import RetrievalError
 from ssp_env.roles import ROLES
 from ssp_env.tools import SearchTool
 from ssp_env.types import Completion, Final, Invalid, Passage, ReadingCase, Task, ToolCall
-from tests.fakes import SEED, BrokenRetriever, FakeRetriever
+from tests.fakes import BrokenRetriever, FakeRetriever
 
 TASK = Task("t", "Which lake?", ("Lake Tarn",))
 
@@ -130,9 +130,3 @@ def test_ended_episodes_and_uneven_batches_are_refused() -> None:
 def test_limits_are_positive(change: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="expected positive limits"):
         replace(Limits(), **change)
-
-
-@pytest.mark.parametrize(("role", "item"), [("solver", SEED), ("proposer", TASK), ("reader", TASK)])
-def test_roles_refuse_items_of_another_kind(role: str, item) -> None:
-    with pytest.raises(TypeError, match="expected a"):
-        ROLES[role].prompt(item, prompt_set="paper")

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,8 +17,11 @@ from ssp_env.errors import ConfigError
 from ssp_env.pool import QuestionPool
 from ssp_env.presets import GameRules
 from ssp_env.protocols import Agent
+from ssp_env.records import round_record
+from ssp_env.registry import build_game
 from ssp_env.selfplay import Agents, play_rounds
 from ssp_env.types import Conversation, Round, Sampling, Seed, Task
+from ssp_env.world.experts import ExpertAgent
 from tests.fakes import (
     PROPOSAL,
     QUESTION,
@@ -249,6 +258,28 @@ def test_same_generator_same_rounds() -> None:
     assert outcomes[0] == outcomes[1]
     assert [r.validation for r in outcomes[0]] != [r.validation for r in outcomes[2]]
     assert len({r.validation.response for r in outcomes[0]}) > 1
+
+
+def world_digest() -> str:
+    """Digest of two batches of rounds between scripted experts in the default world."""
+    game, pool, rng = build_game({}), QuestionPool(), np.random.default_rng(0)
+    players = Agents.shared(ExpertAgent())
+    plan = [(game, seed) for seed in game.seeds[:12]]
+    rounds = [r for _ in range(2) for r in play_rounds(plan, players, pool=pool, rng=rng, sampling=Sampling())]
+    assert sum(r.validation.ok for r in rounds) > 12
+    return hashlib.sha256(json.dumps([round_record(r, with_prompts=True) for r in rounds]).encode()).hexdigest()
+
+
+def test_rounds_over_the_world_are_the_same_in_another_process() -> None:
+    other = subprocess.run(
+        [sys.executable, "-c", "from tests.test_selfplay import world_digest; print(world_digest(), end='')"],
+        env={**os.environ, "PYTHONHASHSEED": "1"},
+        cwd=Path(__file__).resolve().parent.parent,
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    assert other.stdout == world_digest()
 
 
 def test_shared_agents_are_one_policy() -> None:
