@@ -93,11 +93,8 @@ class ModelJudge:
         return [_read_reply(completion.text) for completion in completions]
 
     def _prompt(self, case: JudgeCase) -> tuple[Message, ...]:
-        values = {
-            "question": case.question,
-            "answers": " | ".join(case.answers),
-            "response": " ".join(case.response.split()),
-        }
+        texts = {"question": case.question, "answers": " | ".join(case.answers), "response": case.response}
+        values = {name: " ".join(text.split()) for name, text in texts.items()}
         return fill("paper", "judge", values)
 
 
