@@ -25,7 +25,8 @@ def found(corpus: Corpus, query: str, k: int = 20, *, language: str = "english")
     [
         ("cafe muller", "p-cafe"),
         ("CAFÉ MÜLLER", "p-cafe"),
-        (unicodedata.normalize("NFD", "Café Müller"), "p-cafe"),
+        (unicodedata.normalize("NFD", "Müller"), "p-cafe"),
+        ("ＭＵＬＬＥＲ", "p-cafe"),
         ("towers of iron lattices", "p-eiffel"),
         ("flowing into channels", "p-seine"),
         ("東京", "p-tokyo"),

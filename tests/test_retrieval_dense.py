@@ -88,6 +88,23 @@ def test_an_embedder_of_another_dimension_is_refused(tmp_path: Path) -> None:
         retriever.search(["paris"], 1)
 
 
+class Padding:
+    """An index that pads its answers with -1, as approximate ones do."""
+
+    d = WordEmbedder.dimension
+    ntotal = N
+
+    def search(self, vectors: npt.NDArray[np.float32], k: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+        scores = np.array([[0.5, -3e38] + [-3e38] * (k - 2)] * len(vectors), np.float32)
+        return scores, np.array([[4, -1] + [-1] * (k - 2)] * len(vectors))
+
+
+def test_padding_of_the_index_is_hidden() -> None:
+    retriever = DenseRetriever(small_corpus(), WordEmbedder())
+    retriever._index = Padding()  # type: ignore[assignment]
+    assert [result.passage for result in retriever.search(["x"], 5)[0]] == [small_corpus().at(4)]
+
+
 def test_each_embedder_and_passage_prefix_has_its_own_index(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="embedder_id"):
         DenseRetriever(small_corpus(), WordEmbedder(), index_dir=tmp_path)
