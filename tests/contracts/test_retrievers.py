@@ -7,7 +7,8 @@ import pickle
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -48,6 +49,26 @@ def make_hybrid(corpus: Corpus, index_dir: Path | None = None, *, rebuild: bool 
     return HybridRetriever([first, make_dense(corpus, index_dir, rebuild=rebuild)])
 
 
+def make_remote(corpus: Corpus) -> Retriever:
+    """Serve bm25 over the corpus until the tests of this module are through."""
+    from ssp_env.serve.handler import Service
+    from ssp_env.serve.wire import ServeLimits
+    from tests.serve.live import running
+
+    limits = ServeLimits(max_k=100_000)
+    live = _SERVERS.enter_context(running(Service(corpus, make_bm25(corpus), "bm25"), limits=limits))
+    return make_retriever("remote", corpus, {"url": live.url})
+
+
+_SERVERS = ExitStack()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def stop_servers() -> Iterator[None]:
+    with _SERVERS:
+        yield
+
+
 @dataclass(frozen=True)
 class Case:
     make: Maker
@@ -61,6 +82,7 @@ RETRIEVERS_UNDER_TEST = {
     "dense": Case(make_dense, "faiss", lexical=False),
     "hybrid": Case(make_hybrid, "faiss", lexical=False),
     "rank-bm25": Case(make_rank_bm25, "rank_bm25", saved=False),
+    "remote": Case(make_remote, "fastapi", saved=False),
 }
 
 
