@@ -53,9 +53,7 @@ class Limits:
 class Episode:
     """The state of one role's episode: prompt, turns so far and status."""
 
-    def __init__(
-        self, role: Role, item: Item, *, prompt_set: str, tools: Mapping[str, Tool], limits: Limits
-    ) -> None:
+    def __init__(self, role: Role, item: Item, *, prompt_set: str, tools: Mapping[str, Tool], limits: Limits) -> None:
         """Open an episode; the prompt is written at once."""
         self.role = role
         self.item = item

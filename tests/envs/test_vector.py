@@ -191,3 +191,11 @@ def test_worker_processes_carry_the_text():
         assert "No passage was found" in env.step(("<search>zzz</search>",) * 2)[0][1]
     finally:
         env.close()
+
+
+def test_a_second_reset_goes_on_with_the_generators():
+    vector = gym.make_vec("SearchSolver-v0", num_envs=2)
+    vector.reset(seed=8)
+    single = gym.make("SearchSolver-v0")
+    single.reset(seed=9)
+    assert vector.reset()[0][1] == single.reset()[0]
