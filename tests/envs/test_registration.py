@@ -63,6 +63,17 @@ def test_unknown_arguments_are_named():
         gym.make("SearchSolver-v0", retreiver="bm25")
 
 
+def test_gymnasium_wrappers_work():
+    env = gym.wrappers.RecordEpisodeStatistics(gym.make("SearchSolver-v0", max_episode_steps=2))
+    env.reset(seed=0)
+    env.step("<search>town</search>")
+    _, _, terminated, truncated, info = env.step("<search>town</search>")
+    assert (terminated, truncated, info["episode"]["l"]) == (False, True, 2)
+    vector = gym.wrappers.vector.DictInfoToList(gym.make_vec("SearchSolver-v0", num_envs=2))
+    _, infos = vector.reset(seed=0)
+    assert [info["role"] for info in infos] == ["solver", "solver"]
+
+
 def run(code, **environment):
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
