@@ -10,7 +10,8 @@ import pytest
 
 from agents.openai_api import MAX_STOPS, EndpointError, OpenAIAgent
 from ssp_env.errors import AgentError
-from ssp_env.types import Completion, Conversation, Message, Sampling, ToolCall, Turn
+from ssp_env.registry import build_game
+from ssp_env.types import Completion, Conversation, JudgeCase, Message, Sampling, ToolCall, Turn
 from tests.endpoint import Endpoint, Reply, Request, chat, serve
 
 STOP = ("</search>", "</answer>")
@@ -220,3 +221,12 @@ def test_an_address_without_scheme_or_host_is_refused(base_url: str) -> None:
 def test_limits_out_of_range_are_refused(changes: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="expected timeout_s > 0"):
         OpenAIAgent("http://h", "m", **changes)  # type: ignore[arg-type]
+
+
+def test_an_endpoint_can_be_the_judge_of_a_game_configured_with_plain_json() -> None:
+    with serve(lambda _: chat("Correct")) as endpoint:
+        agent = {"name": "agents.openai_api:OpenAIAgent", "kwargs": {"base_url": endpoint.url, "model": "m"}}
+        game = build_game({"judge": {"name": "model", "agent": agent}})
+        (verdict,) = game.judge.judge([JudgeCase(question="Who?", answers=("Ada Finch",), response="A. Finch")])
+    assert (verdict.label, verdict.method) == ("correct", "model")
+    assert len(endpoint.requests) == 1

@@ -14,6 +14,7 @@ from ssp_env.envs import ENV_IDS
 from ssp_env.presets import PRESETS
 from ssp_env.retrieval import RETRIEVERS
 from tests.endpoint import chat, serve
+from tests.test_architecture import LAYERS
 
 PASSAGES = (
     {"id": "1", "title": "Oxley", "text": "Oxley is a town on the river Elm."},
@@ -92,3 +93,10 @@ def test_the_flags_of_the_training_command_exist(readme: str, repository: Path) 
     config = (repository / "training" / "config.py").read_text(encoding="utf-8")
     fields = set(re.findall(r"^    (\w+):", config, re.MULTILINE))
     assert {flag.replace("-", "_") for flag in re.findall(r"--([a-z-]+)", command)} <= fields
+
+
+def test_the_contribution_guide_shows_the_layers_that_are_enforced(repository: Path) -> None:
+    guide = (repository / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| \d+ \| (.*) \|$", guide, re.MULTILINE)
+    shown = [tuple(re.findall(r"`(\w+)`", row)) for row in rows]
+    assert shown[:-1] == [tuple(sorted(layer)) for layer in LAYERS[: len(shown) - 1]]
