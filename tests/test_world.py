@@ -42,7 +42,7 @@ def test_worlds_of_different_seeds_share_no_fact_about_a_name(world):
     assert [p.text for p in world.passages] != [p.text for p in other.passages]
 
 
-@pytest.mark.parametrize("n", [100, 200, 1000, 5000])
+@pytest.mark.parametrize("n", [100, 200, 1000])
 def test_every_passage_states_all_facts_of_its_entity_and_nothing_else(n):
     world = World(WorldConfig(seed=1, n_entities=n))
     for index, passage in enumerate(world):

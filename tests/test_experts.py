@@ -1,0 +1,76 @@
+import numpy as np
+import pytest
+
+from ssp_env.types import Conversation, Message, ReadingCase, Sampling
+from ssp_env.world import KINDS, World, WorldConfig
+from ssp_env.world.experts import ExpertAgent, shown_passages
+from training.tiny.traces import play, world_tool
+
+WORLD = World(WorldConfig(seed=21))
+TOOL = world_tool(WORLD)
+
+
+def accuracy(kind, agent, n=60, prompt_set="compact"):
+    tasks = WORLD.tasks(kind, n, np.random.default_rng(0))
+    records = play(agent, "solver", tasks, TOOL, sampling=Sampling(), prompt_set=prompt_set, max_turns=12)
+    return np.mean([record.final in record.item.answers for record in records])
+
+
+@pytest.mark.parametrize("prompt_set", ["compact", "paper"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_expert_solves_95_percent_over_bm25(kind, prompt_set):
+    assert accuracy(kind, ExpertAgent(), prompt_set=prompt_set) >= 0.95
+
+
+def test_an_expert_of_less_skill_fails_at_longer_questions_only():
+    weak = ExpertAgent(max_hops=1)
+    assert accuracy("1-hop", weak, n=30) >= 0.95
+    assert accuracy("2-hop", weak, n=30) == 0.0
+
+
+@pytest.mark.parametrize("prompt_set", ["compact", "paper"])
+@pytest.mark.parametrize("n_searches, at_least", [(1, 0.7), (2, 0.6), (3, 0.5), (4, 0.4)])
+def test_most_proposals_have_the_demanded_searches_and_the_one_right_answer(prompt_set, n_searches, at_least):
+    seeds = WORLD.seeds(60, np.random.default_rng(1), n_searches=(n_searches,))
+    records = play(ExpertAgent(), "proposer", seeds, TOOL, sampling=Sampling(), prompt_set=prompt_set)
+    good = [
+        WORLD.oracle.answers(record.final or "") == (record.item.answer.lower(),)
+        and WORLD.oracle.suffices(record.final, record.evidence)
+        and len(record.queries) == n_searches
+        for record in records
+    ]
+    assert np.mean(good) >= at_least
+    assert all(len(set(record.queries)) == len(record.queries) for record in records)
+
+
+@pytest.mark.parametrize("prompt_set", ["compact", "paper"])
+def test_the_reader_answers_what_the_passages_settle_and_unknown_otherwise(prompt_set):
+    tasks = WORLD.tasks("2-hop", 30, np.random.default_rng(2))
+    full = [ReadingCase(task.question, WORLD.passages[::2] + WORLD.passages[1::2]) for task in tasks]
+    empty = [ReadingCase(task.question, WORLD.passages[:1]) for task in tasks]
+    settings = {"sampling": Sampling(), "prompt_set": prompt_set}
+    for record, task in zip(play(ExpertAgent(), "reader", full, TOOL, **settings), tasks, strict=True):
+        assert record.final == task.answers[0]
+    assert {record.final for record in play(ExpertAgent(), "reader", empty, TOOL, **settings)} == {"Unknown"}
+
+
+def test_the_same_seed_gives_the_same_proposals_and_another_seed_others():
+    seeds = WORLD.seeds(40, np.random.default_rng(3), n_searches=(2,))
+
+    def finals(agent, seed=None):
+        return [r.final for r in play(agent, "proposer", seeds, TOOL, sampling=Sampling(seed=seed))]
+
+    assert finals(ExpertAgent(seed=5)) == finals(ExpertAgent(seed=5))
+    assert finals(ExpertAgent(seed=5)) != finals(ExpertAgent(seed=6))
+    assert finals(ExpertAgent(seed=5), seed=1) != finals(ExpertAgent(seed=5), seed=2)
+
+
+def test_a_prompt_that_asks_nothing_is_answered_with_unknown():
+    prompt = (Message(role="user", content="Tell me a joke"),)
+    assert ExpertAgent().complete([Conversation(prompt)], sampling=Sampling())[0].text == "<answer> Unknown </answer>"
+
+
+def test_shown_passages_are_read_whatever_their_case_and_content():
+    text = "\n<information>\nDoc 1 (Title: A (b)) Text one.\nDOC 2 (TITLE: C) two\n</information>\n"
+    found = [(passage.title, passage.text) for passage in shown_passages(text)]
+    assert found == [("A (b)", "Text one."), ("C", "two")]

@@ -1,0 +1,1 @@
+"""The tiny policy: tokenizer, warm start and shipped weights for the generated world."""

@@ -1,0 +1,79 @@
+"""Measure a tiny policy in held-out worlds: solver accuracy by kind, and what its proposals are worth."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from agents.hf import HFAgent
+from ssp_env.types import Sampling, Seed, Task, Trajectory
+from ssp_env.world import KINDS, World, WorldConfig
+from training.tiny.traces import play, world_tool
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+HELD_OUT = tuple(range(1000, 1004))
+"""Seeds of the worlds that nothing is ever trained on."""
+_STOP = {"solver": ("</search>", "</answer>"), "proposer": ("</search>", "</question>")}
+
+
+def measure_start(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, *, n_tasks: int = 200
+) -> dict[str, dict[str, float]]:
+    """Return shares in 0 .. 1: greedy and sampled accuracy by kind, and sampled proposals by demanded searches."""
+    agent = HFAgent(model, tokenizer)
+    worlds = [World(WorldConfig(seed=seed)) for seed in HELD_OUT]
+    figures: dict[str, dict[str, float]] = {}
+    for name, temperature in (("greedy", 0.0), ("sampled", 1.0)):
+        figures[name] = {kind: _accuracy(agent, worlds, kind, n_tasks, temperature) for kind in KINDS}
+    for n_searches in (1, 2, 3, 4):
+        figures[f"proposals with {n_searches} searches"] = _proposals(agent, worlds, n_searches, n_tasks)
+    return figures
+
+
+def _accuracy(agent: HFAgent, worlds: list[World], kind: str, n_tasks: int, temperature: float) -> float:
+    right = 0
+    for world in worlds:
+        tasks = world.tasks(kind, n_tasks // len(worlds), np.random.default_rng(world.config.seed))
+        sampling = Sampling(max_tokens=64, temperature=temperature, stop=_STOP["solver"], seed=0)
+        records = play(agent, "solver", tasks, world_tool(world), sampling=sampling, max_turns=6)
+        right += sum(_is_right(record) for record in records)
+    return right / (n_tasks // len(worlds) * len(worlds))
+
+
+def _is_right(record: Trajectory) -> bool:
+    answers = record.item.answers if isinstance(record.item, Task) else ()
+    return (record.final or "").lower() in {answer.lower() for answer in answers}
+
+
+def _proposals(agent: HFAgent, worlds: list[World], n_searches: int, n_tasks: int) -> dict[str, float]:
+    """Return the shares of proposals that end in a question, with that many distinct searches, that is right."""
+    counts = dict.fromkeys(("question", "searches", "proven", "unique", "demanded hops"), 0)
+    n = n_tasks // len(worlds)
+    for world in worlds:
+        seeds = world.seeds(n, np.random.default_rng(world.config.seed), n_searches=(n_searches,))
+        sampling = Sampling(max_tokens=64, temperature=1.0, stop=_STOP["proposer"], seed=0)
+        for record in play(agent, "proposer", seeds, world_tool(world), sampling=sampling, max_turns=6):
+            for name in _merits(world, record):
+                counts[name] += 1
+    return {name: count / (n * len(worlds)) for name, count in counts.items()}
+
+
+def _merits(world: World, record: Trajectory) -> list[str]:
+    """Return what is true of a proposal: each merit counts for questions whose answer is the seed's."""
+    seed, question, oracle = record.item, record.final or "", world.oracle
+    if not isinstance(seed, Seed) or oracle.answers(question) is None:
+        return []
+    answer = (seed.answer.lower(),)
+    merits = ["question"]
+    if len(set(record.queries)) == len(record.queries) == seed.n_searches:
+        merits.append("searches")
+    if oracle.implied(question, record.evidence) == answer:
+        merits.append("proven")
+    if oracle.answers(question) == answer:
+        merits.append("unique")
+        if oracle.n_hops(question) == seed.n_searches:
+            merits.append("demanded hops")
+    return merits

@@ -1,0 +1,143 @@
+"""Expert traces for the warm start: whole episodes, played through the real episode machine and retriever.
+
+A trace is the very token stream that the trainer builds later: the chat template's prompt, then per turn the sampled
+ids and the ids of the observation, nothing re-tokenised and nothing in between. Only episodes that end well are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ssp_env.corpus import MemoryCorpus
+from ssp_env.episode import Episode, Limits, advance
+from ssp_env.protocols import Agent
+from ssp_env.retrieval.bm25 import Bm25Retriever
+from ssp_env.roles import ROLES
+from ssp_env.tools.search import SearchTool
+from ssp_env.types import Item, ReadingCase, Sampling, Seed, Task, Trajectory
+from ssp_env.world import World
+from ssp_env.world.experts import ExpertAgent
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+UNANSWERABLE = 0.15
+"""Share of reading cases whose passages do not settle the question."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """How many traces of each kind a world gives; proposer traces are counted by demanded searches."""
+
+    solver: Mapping[str, int]
+    proposer: Mapping[int, int]
+    reader: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Token ids of one episode, and per token whether the role wrote it (same length)."""
+
+    ids: tuple[int, ...]
+    written: tuple[bool, ...]
+
+
+def world_tool(world: World, *, top_k: int = 2) -> SearchTool:
+    """Return the search tool over a world's passages that the embedded default uses."""
+    return SearchTool(Bm25Retriever(MemoryCorpus(world.passages)), top_k=top_k)
+
+
+def play(
+    agent: Agent,
+    role: str,
+    items: Sequence[Item],
+    tool: SearchTool,
+    *,
+    sampling: Sampling,
+    prompt_set: str = "compact",
+    max_turns: int = 8,
+) -> list[Trajectory]:
+    """Play one episode per item and return their records; the agent must end its completions by itself."""
+    limits, tools = Limits(max_turns=max_turns), {"search": tool}
+    episodes = [Episode(ROLES[role], item, prompt_set=prompt_set, tools=tools, limits=limits) for item in items]
+    while running := [episode for episode in episodes if episode.running]:
+        conversations = [episode.conversation for episode in running]
+        advance(running, agent.complete(conversations, sampling=sampling))
+    return [episode.record() for episode in episodes]
+
+
+def tokenize(trajectory: Trajectory, tokenizer: PreTrainedTokenizerFast) -> Trace:
+    """Return the token stream of an episode whose completions carry text only."""
+    chat = [dict(message) for message in trajectory.conversation.prompt]
+    ids = list(tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=False))
+    written = [False] * len(ids)
+    for turn in trajectory.conversation.turns:
+        for text, by_role in ((turn.completion.text, True), (turn.observation, False)):
+            more = tokenizer.encode(text, add_special_tokens=False)
+            ids += more
+            written += [by_role] * len(more)
+    return Trace(tuple(ids), tuple(written))
+
+
+def world_traces(world: World, mix: Mix, tokenizer: PreTrainedTokenizerFast, rng: np.random.Generator) -> list[Trace]:
+    """Return the traces of one world in random order."""
+    tool = world_tool(world)
+    expert = ExpertAgent(seed=int(rng.integers(2**31)))
+    episodes = [*_solves(world, mix, expert, tool, rng), *_proposals(world, mix, expert, tool, rng)]
+    episodes += _readings(world, mix, expert, tool, rng)
+    return [tokenize(episodes[int(i)], tokenizer) for i in rng.permutation(len(episodes))]
+
+
+def _tasks(world: World, counts: Mapping[str, int], rng: np.random.Generator) -> list[Task]:
+    return [task for kind, n in counts.items() if n for task in world.tasks(kind, n, rng)]
+
+
+def _solves(
+    world: World, mix: Mix, expert: ExpertAgent, tool: SearchTool, rng: np.random.Generator
+) -> Iterator[Trajectory]:
+    for record in play(expert, "solver", _tasks(world, mix.solver, rng), tool, sampling=Sampling()):
+        if isinstance(record.item, Task) and record.final in record.item.answers:
+            yield record
+
+
+def _proposals(
+    world: World, mix: Mix, expert: ExpertAgent, tool: SearchTool, rng: np.random.Generator
+) -> Iterator[Trajectory]:
+    """Play twice the demanded number and keep questions with the right answer and the demanded depth."""
+    for n_searches, n in mix.proposer.items():
+        if not n:
+            continue
+        seeds = world.seeds(min(4 * n, 100), rng, n_searches=(n_searches,))
+        kept = 0
+        for record in play(expert, "proposer", seeds, tool, sampling=Sampling()):
+            if kept < n and isinstance(record.item, Seed) and _is_good(world, record.item, record):
+                kept += 1
+                yield record
+
+
+def _is_good(world: World, seed: Seed, record: Trajectory) -> bool:
+    question = record.final or ""
+    right = world.oracle.answers(question) == (seed.answer.lower(),)
+    return right and world.oracle.n_hops(question) == seed.n_searches == len(record.queries)
+
+
+def _readings(
+    world: World, mix: Mix, expert: ExpertAgent, tool: SearchTool, rng: np.random.Generator
+) -> Iterator[Trajectory]:
+    """Show what a solver found, without the proof in some cases, among noise and shuffled."""
+    tasks = _tasks(world, mix.reader, rng)
+    cases = []
+    for record in play(expert, "solver", tasks, tool, sampling=Sampling()):
+        evidence = list(record.evidence)
+        if rng.random() < UNANSWERABLE:
+            evidence = evidence[: int(rng.integers(len(evidence)))]
+        noise = [world.passages[int(i)] for i in rng.choice(len(world), int(rng.integers(6)), replace=False)]
+        shown = {passage.id: passage for passage in (*evidence, *noise)}
+        order = [sorted(shown)[int(i)] for i in rng.permutation(len(shown))]
+        if order and isinstance(record.item, Task):
+            cases.append(ReadingCase(record.item.question, tuple(shown[key] for key in order)))
+    yield from play(expert, "reader", cases, tool, sampling=Sampling())

@@ -1,0 +1,193 @@
+"""Make the shipped weights of the tiny policy: supervised learning on expert traces in many other worlds.
+
+    python training/tiny/warm_start.py
+
+The policy learns the language, the tags, to search and to copy out of passages; facts it cannot learn, since every
+world deals the names anew. The share of long questions in ``MIX`` decides how much is left for reinforcement
+learning: one-hop questions are mastered, two-hop ones sometimes, longer ones hardly ever. Training worlds have seeds
+from 100,000 on; self-play (0 .. 99) and held-out worlds (1,000 on) are never seen here. Needs PyTorch and
+transformers, about ten minutes on two cores.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ssp_env.world import World, WorldConfig
+from training.tiny.evaluate import measure_start
+from training.tiny.traces import Mix, Trace, world_traces
+from training.tiny.vocabulary import build_tokenizer
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+WEIGHTS = Path(__file__).parent / "weights"
+CARD = "card.json"
+FIRST_WORLD = 100_000
+MIX = Mix(
+    solver={"1-hop": 70, "2-hop": 5, "3-hop": 1, "intersection": 1, "comparison": 1},
+    proposer={1: 28, 2: 10, 3: 2},
+    reader={"1-hop": 16, "2-hop": 10, "3-hop": 4},
+)
+
+
+@dataclass(frozen=True)
+class WarmStartConfig:
+    """Settings of the warm start."""
+
+    output: Path = WEIGHTS
+    """Folder for weights, tokenizer and card."""
+    seed: int = 0
+    """Decides initial weights, traces and their order."""
+    n_batches: int = 1000
+    """Optimiser steps."""
+    batch_size: int = 64
+    """Traces per step."""
+    lr: float = 2e-3
+    """Highest learning rate: reached after 5 % of the steps, then falling to a tenth along a cosine."""
+    context_weight: float = 0.1
+    """Loss weight of tokens that the role did not write; its own tokens weigh 1."""
+    threads: int = 2
+    """CPU threads."""
+    n_tasks: int = 200
+    """Held-out tasks per kind for the figures on the card."""
+
+
+def build_model(tokenizer: PreTrainedTokenizerFast, *, seed: int) -> PreTrainedModel:
+    """Return the untrained policy: a Llama of 3 layers and width 96, about 0.36 M parameters, float32."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(seed)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=96,
+        intermediate_size=224,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        num_key_value_heads=4,
+        max_position_embeddings=2048,
+        tie_word_embeddings=True,
+        attn_implementation="sdpa",
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    return LlamaForCausalLM(config)
+
+
+def batches(config: WarmStartConfig, tokenizer: PreTrainedTokenizerFast) -> Iterator[list[Trace]]:
+    """Yield batches of traces of about the same length, from ever new worlds."""
+    rng = np.random.default_rng(config.seed)
+    world_seed = FIRST_WORLD
+    while True:
+        traces: list[Trace] = []
+        while len(traces) < 16 * config.batch_size:
+            traces += world_traces(World(WorldConfig(seed=world_seed)), MIX, tokenizer, rng)
+            world_seed += 1
+        traces = sorted(traces[: 16 * config.batch_size], key=lambda trace: len(trace.ids))
+        for k in rng.permutation(16):
+            yield traces[int(k) * config.batch_size : (int(k) + 1) * config.batch_size]
+
+
+def loss_of(model: PreTrainedModel, traces: list[Trace], *, context_weight: float) -> torch.Tensor:
+    """Return the weighted mean negative log-likelihood (nats a token) of next tokens, padding left out."""
+    import torch
+
+    length = max(len(trace.ids) for trace in traces)
+    ids = torch.zeros(len(traces), length, dtype=torch.long)
+    weights = torch.zeros(len(traces), length)
+    for row, trace in enumerate(traces):
+        ids[row, : len(trace.ids)] = torch.tensor(trace.ids)
+        weights[row, : len(trace.ids)] = torch.tensor([1.0 if own else context_weight for own in trace.written])
+    logits = model(input_ids=ids[:, :-1], use_cache=False).logits
+    losses = torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten(), reduction="none")
+    losses = losses.view(len(traces), -1)
+    return (losses * weights[:, 1:]).sum() / weights[:, 1:].sum()
+
+
+def train(config: WarmStartConfig, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> int:
+    """Train in place and return the number of tokens seen."""
+    import torch
+
+    optimizer = torch.optim.AdamW(model.parameters(), lr=config.lr, betas=(0.9, 0.98), weight_decay=0.01)
+    warm_up = max(1, config.n_batches // 20)
+    n_tokens, start = 0, time.monotonic()
+    for step, traces in zip(range(config.n_batches), batches(config, tokenizer), strict=False):
+        progress = max(0.0, (step - warm_up) / max(1, config.n_batches - warm_up))
+        scale = min((step + 1) / warm_up, 0.55 + 0.45 * np.cos(np.pi * progress))
+        optimizer.param_groups[0]["lr"] = config.lr * float(scale)
+        loss = loss_of(model, traces, context_weight=config.context_weight)
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        n_tokens += sum(len(trace.ids) for trace in traces)
+        if step % 50 == 0 or step + 1 == config.n_batches:
+            print(
+                f"step {step + 1:5d}  loss {loss.item():.3f}  {n_tokens / (time.monotonic() - start):.0f} tokens/s",
+                flush=True,
+            )
+    return n_tokens
+
+
+def save(
+    config: WarmStartConfig, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, figures: Mapping[str, object]
+) -> None:
+    """Write weights in half precision and the tokenizer; the card comes last and marks the folder as complete."""
+    import torch
+
+    config.output.mkdir(parents=True, exist_ok=True)
+    (config.output / CARD).unlink(missing_ok=True)
+    model.to(torch.float16).save_pretrained(config.output)
+    tokenizer.save_pretrained(config.output)
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=Path(__file__).parent)
+    settings = {key: value for key, value in asdict(config).items() if key != "output"}
+    card = {
+        "command": "python training/tiny/warm_start.py",
+        "commit": commit.stdout.strip(),
+        "config": settings,
+        "mix": asdict(MIX),
+        **figures,
+    }
+    partial = config.output / f"{CARD}.partial"
+    partial.write_text(json.dumps(card, indent=2) + "\n", encoding="utf-8")
+    os.replace(partial, config.output / CARD)
+
+
+def main(config: WarmStartConfig) -> None:
+    """Build, train, measure, save."""
+    import torch
+
+    torch.set_num_threads(config.threads)
+    tokenizer = build_tokenizer()
+    model = build_model(tokenizer, seed=config.seed)
+    n_parameters = sum(parameter.numel() for parameter in model.parameters())
+    print(f"{n_parameters} parameters, {len(tokenizer)} words")
+    start = time.monotonic()
+    n_tokens = train(config, model, tokenizer)
+    trained_s = round(time.monotonic() - start)
+    figures = measure_start(model.to(torch.float16).to(torch.float32), tokenizer, n_tasks=config.n_tasks)
+    print(json.dumps(figures, indent=2))
+    save(
+        config,
+        model,
+        tokenizer,
+        {"n_parameters": n_parameters, "n_tokens": n_tokens, "trained_s": trained_s, "start": figures},
+    )
+
+
+if __name__ == "__main__":
+    import tyro
+
+    main(tyro.cli(WarmStartConfig))
