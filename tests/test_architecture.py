@@ -41,7 +41,7 @@ MAY_IMPORT = {
 """Top-level packages, and which of them each may import."""
 
 OWNERS = {
-    "gymnasium": ("ssp_env/spaces.py", "ssp_env/envs/"),
+    "gymnasium": ("ssp_env/spaces.py", "ssp_env/envs/", "benchmarks/"),
     "tantivy": ("ssp_env/retrieval/bm25.py",),
     "faiss": ("ssp_env/retrieval/dense.py",),
     "sentence_transformers": ("ssp_env/retrieval/dense.py",),
@@ -51,8 +51,8 @@ OWNERS = {
     "mwparserfromhell": ("ssp_env/ingest/",),
     "pyarrow": ("ssp_env/ingest/",),
     "libzim": ("ssp_env/ingest/",),
-    "fastapi": ("ssp_env/serve/",),
-    "uvicorn": ("ssp_env/serve/",),
+    "fastapi": ("ssp_env/serve/", "benchmarks/plain_server.py"),
+    "uvicorn": ("ssp_env/serve/", "benchmarks/plain_server.py"),
     "torch": ("agents/hf.py", "training/"),
     "transformers": ("agents/hf.py", "agents/stopping.py", "training/"),
     "trl": ("training/trl_adapter.py",),
