@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 KINDS: Final = ("1-hop", "2-hop", "3-hop", "4-hop", "intersection", "comparison")
 
+_MAX_MISSES: Final = 5000
+"""Draws without a new result after which a world counts as exhausted."""
+
 _STEPS: Final[dict[str, tuple[tuple[str, Sought, str], ...]]] = {
     kind: tuple((r.name, "object", r.object) for r in RELATIONS if r.subject == kind)
     + tuple((r.name, "subject", r.subject) for r in RELATIONS if r.object == kind)
@@ -44,14 +47,18 @@ def sample_tasks(world: World, kind: str, n: int, rng: np.random.Generator) -> l
     if kind not in KINDS:
         raise ValueError(f"expected a kind out of {KINDS}, got {kind!r}")
     tasks: dict[str, Task] = {}
-    for _ in range(200 * n + 2000):
-        if len(tasks) == n:
-            return list(tasks.values())
+    misses = 0
+    while len(tasks) < n and misses < _MAX_MISSES:
+        misses += 1
         question = _draw(world, kind, rng)
         if question is not None and (answer := _answer(world, question, kind)):
             task = _task(world, render(question, rng), answer, kind)
-            tasks.setdefault(task.question, task)
-    raise ValueError(f"expected {n} distinct {kind} tasks, found {len(tasks)}; ask for fewer or enlarge the world")
+            if task.question not in tasks:
+                tasks[task.question] = task
+                misses = 0
+    if len(tasks) < n:
+        raise ValueError(f"expected {n} distinct {kind} tasks, found {len(tasks)}; ask for fewer or enlarge the world")
+    return list(tasks.values())
 
 
 def sample_seeds(world: World, n: int, rng: np.random.Generator, *, n_searches: Sequence[int] = (2,)) -> list[Seed]:
@@ -65,19 +72,22 @@ def sample_seeds(world: World, n: int, rng: np.random.Generator, *, n_searches: 
     depths = rng.choice(np.array(n_searches), size=n).tolist()
     seeds: list[Seed] = []
     used: set[str] = set()
-    for attempt in range(200 * n + 2000):
-        if len(seeds) == n:
-            return seeds
+    misses = 0
+    while len(seeds) < n and misses < _MAX_MISSES:
+        misses += 1
         depth = int(depths[len(seeds)])
         question = _draw(world, f"{depth}-hop", rng)
         answer = None if question is None else _answer(world, question, f"{depth}-hop")
-        if answer is None or world.index_of(answer) is None or (answer in used and attempt < 50 * n + 500):
+        if answer is None or world.index_of(answer) is None or (answer in used and misses < _MAX_MISSES // 2):
             continue
+        misses = 0
         used.add(answer)
         first, *others = _names(world, answer)
         name = f"w{world.config.seed}-seed-{len(seeds)}-{answer.replace(' ', '_')}"
         seeds.append(Seed(name, first, tuple(others), depth))
-    raise ValueError(f"expected {n} seeds, found {len(seeds)}; ask for fewer or enlarge the world")
+    if len(seeds) < n:
+        raise ValueError(f"expected {n} seeds, found {len(seeds)}; enlarge the world")
+    return seeds
 
 
 def _draw(world: World, kind: str, rng: np.random.Generator) -> Question | None:
