@@ -10,7 +10,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 PIP := $(PY) -m pip --disable-pip-version-check install --quiet
-EXTRAS := train,dense,rank-bm25,pettingzoo,dev
+EXTRAS := train,dense,rank-bm25,pettingzoo,serve,ingest,zim,dev
 
 # Another active environment, or modules on PYTHONPATH, must not leak into this one.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV

@@ -1,0 +1,1 @@
+"""Measurements: scripts that write their figures, with command, commit, seeds and machine, as JSON."""

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ssp_env.types import (
-    Conversation,
     Completion,
+    Conversation,
     JudgeCase,
     Passage,
     Reading,

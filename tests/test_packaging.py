@@ -35,12 +35,16 @@ def distribution_name(requirement: str) -> str:
 
 @pytest.fixture(scope="module")
 def project(repository: Path) -> dict[str, dict[str, object]]:
-    return tomllib.loads((repository / "pyproject.toml").read_text())
+    return tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")
 def constraints(repository: Path) -> dict[str, str]:
-    lines = [line for line in (repository / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
+    lines = [
+        line
+        for line in (repository / "constraints.txt").read_text(encoding="utf-8").splitlines()
+        if not line.startswith("#")
+    ]
     return {distribution_name(line): line for line in lines}
 
 
@@ -110,10 +114,19 @@ def test_the_core_needs_three_packages(project: dict[str, dict[str, object]]) ->
 
 
 def test_the_makefile_installs_only_extras_that_exist(repository: Path, project: dict[str, dict[str, object]]) -> None:
-    (line,) = re.findall(r"^EXTRAS := (.*)$", (repository / "Makefile").read_text(), re.MULTILINE)
+    (line,) = re.findall(r"^EXTRAS := (.*)$", (repository / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     extras = project["project"]["optional-dependencies"]
     assert isinstance(extras, dict)
     assert set(line.split(",")) <= set(extras)
+
+
+def test_every_extra_that_an_error_names_exists(repository: Path, project: dict[str, dict[str, object]]) -> None:
+    code = "".join(path.read_text(encoding="utf-8") for path in (repository / "ssp_env").rglob("*.py"))
+    named = set(re.findall(r"ssp-env\[([a-z0-9-]+)\]", code))
+    extras = project["project"]["optional-dependencies"]
+    assert isinstance(extras, dict)
+    assert named
+    assert named <= set(extras)
 
 
 @pytest.mark.network
