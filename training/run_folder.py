@@ -18,7 +18,8 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Self
@@ -56,17 +57,17 @@ class RunFolder:
             RunError: If the folder holds a run or anything else, or another process uses it.
         """
         path.mkdir(parents=True, exist_ok=True)
-        lock = _locked(path)
-        if (path / "config.json").exists():
-            raise RunError(
-                f"expected a new folder, got the run in {path}; add --resume to continue it, or name another --out"
-            )
-        foreign = sorted(p.name for p in path.iterdir() if not p.name.startswith("."))
-        if foreign:
-            raise RunError(f"expected an empty folder, got {foreign[:3]} in {path}; name another --out")
-        write_json(path / "config.json", config)
-        folder = cls(path, lock, None)
-        folder._rewind(dict.fromkeys(LOGS, 0))
+        with _locked(path) as lock:
+            if (path / "config.json").exists():
+                raise RunError(
+                    f"expected a new folder, got the run in {path}; add --resume to continue it, or name another --out"
+                )
+            foreign = sorted(p.name for p in path.iterdir() if not p.name.startswith("."))
+            if foreign:
+                raise RunError(f"expected an empty folder, got {foreign[:3]} in {path}; name another --out")
+            write_json(path / "config.json", config)
+            folder = cls(path, lock, None)
+            folder._rewind(dict.fromkeys(LOGS, 0))
         return folder
 
     @classmethod
@@ -77,16 +78,17 @@ class RunFolder:
             RunError: If there is no run, it was made by another configuration, or its files were changed.
         """
         saved = read_config(path)
-        lock = _locked(path)
-        changed = sorted(key for key in {*saved, *config} - {*may_change} if saved.get(key) != config.get(key))
-        if changed:
-            raise RunError(
-                f"expected the configuration of the run in {path}, got other values of {changed}; "
-                "leave these flags out, or name another --out"
-            )
-        write_json(path / "config.json", config)
-        folder = cls(path, lock, _last_checkpoint(path))
-        folder._rewind(dict(folder.checkpoint.state["logs"]) if folder.checkpoint else dict.fromkeys(LOGS, 0))  # type: ignore[call-overload]
+        with _locked(path) as lock:
+            changed = sorted(key for key in {*saved, *config} - {*may_change} if saved.get(key) != config.get(key))
+            if changed:
+                raise RunError(
+                    f"expected the configuration of the run in {path}, got other values of {changed}; "
+                    "leave these flags out, or name another --out"
+                )
+            write_json(path / "config.json", config)
+            last = _last_checkpoint(path)
+            folder = cls(path, lock, last)
+            folder._rewind(dict(last.state["logs"]) if last else dict.fromkeys(LOGS, 0))  # type: ignore[call-overload]
         return folder
 
     @property
@@ -179,13 +181,18 @@ def _last_checkpoint(path: Path) -> Checkpoint | None:
     return next((checkpoint for checkpoint in reversed(found) if checkpoint), None)
 
 
-def _locked(path: Path) -> IO[str]:
+@contextmanager
+def _locked(path: Path) -> Iterator[IO[str]]:
+    """Take the lock of a folder; it is let go when the block fails, and else by whoever got it."""
     lock = open(path / ".lock", "w", encoding="utf-8")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
+        yield lock
+    except BlockingIOError as error:
         lock.close()
         raise RunError(
             f"expected a run that no process uses, got {path}; wait for the other, or name another --out"
         ) from error
-    return lock
+    except BaseException:
+        lock.close()
+        raise

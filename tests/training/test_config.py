@@ -1,0 +1,79 @@
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from ssp_env.errors import ConfigError
+from training.config import (
+    OPTIMIZERS,
+    RunConfig,
+    from_json,
+    game_settings,
+    resolved,
+    to_json,
+    update_settings,
+)
+
+
+def test_every_field_of_the_configuration_is_documented():
+    source = Path(__file__).parents[2].joinpath("training/config.py").read_text()
+    for f in fields(RunConfig):
+        assert f"    {f.name}: " in source
+        after = source.split(f"    {f.name}: ", 1)[1].split("\n", 2)
+        assert after[1].lstrip().startswith('"""'), f.name
+
+
+@pytest.mark.parametrize("name", sorted(OPTIMIZERS))
+def test_resolving_leaves_no_training_setting_open_and_keeps_what_was_given(name):
+    full = resolved(RunConfig(optimizer=name, lr=0.5))
+    for f in fields(OPTIMIZERS[name]):
+        assert getattr(full, f.name) == (0.5 if f.name == "lr" else getattr(OPTIMIZERS[name], f.name))
+    assert resolved(full) == full
+
+
+def test_passages_from_files_are_played_by_the_papers_rules_with_the_policy_as_reader(tmp_path):
+    full = resolved(RunConfig(corpus=(str(tmp_path / "a.jsonl"),), model=str(tmp_path)))
+    assert (full.rules, full.reader, full.prompt_set) == ("paper", "policy", "paper")
+    worlds = resolved(RunConfig())
+    assert (worlds.rules, worlds.reader, worlds.prompt_set) == ("world", "oracle", "compact")
+
+
+def test_the_configuration_survives_json_and_other_fields_are_refused():
+    full = resolved(RunConfig(rule=("n_noise=2",)))
+    assert from_json(to_json(full)) == full
+    with pytest.raises(ConfigError, match="surprise"):
+        from_json({**to_json(full), "surprise": 1})
+
+
+def test_rules_are_read_as_json_or_text():
+    settings = game_settings(
+        resolved(RunConfig(rule=("n_noise=2", "filling=reuse", "gate=false"), n_solves=3)), world=7
+    )
+    assert settings["rules"] == {"preset": "world", "n_noise": 2, "filling": "reuse", "gate": False, "n_solves": 3}
+    assert settings["corpus"] == {"world": {"seed": 7, "n_entities": 200}}
+    with pytest.raises(ConfigError, match="name=value"):
+        game_settings(resolved(RunConfig(rule=("n_noise",))))
+
+
+@pytest.mark.parametrize(
+    ("rules", "updates", "expected"),
+    [("paper", "sequential", "solver_first"), ("code", "sequential", "proposer_first"), ("code", "joint", "joint")],
+)
+def test_sequential_updates_follow_the_order_of_the_rules(rules, updates, expected):
+    full = resolved(RunConfig(rules=rules, updates=updates))
+    assert update_settings(full, Path("x")).updates == expected
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"n_rounds": 0},
+        {"temperature": 0.0},
+        {"solver_advantage": "ppo"},
+        {"train_proposer": False, "train_solver": False},
+        {"pool_tasks": "x.jsonl"},
+    ],
+)
+def test_values_that_cannot_work_are_refused(wrong):
+    with pytest.raises(ConfigError, match=next(iter(wrong)).split("_")[0]):
+        resolved(RunConfig(**wrong))

@@ -1,0 +1,63 @@
+import json
+
+import pytest
+
+from ssp_env.errors import ConfigError
+from ssp_env.pool import QuestionPool
+from training.config import RunConfig, resolved
+from training.games import build_games, fill_pool, plan_of_round
+
+
+@pytest.fixture(scope="module")
+def worlds():
+    return build_games(resolved(RunConfig(train_worlds=2, eval_questions=4)))
+
+
+def test_every_seed_comes_once_before_any_comes_again(worlds):
+    config = resolved(RunConfig(seeds_per_round=50))
+    n = sum(len(game.seeds) for game in worlds.training)
+    plan = [pair for i in range(n // 50) for pair in plan_of_round(worlds.training, config, i)]
+    assert len({(game.corpus.fingerprint, seed.id, seed.n_searches) for game, seed in plan}) == n == len(plan)
+
+
+def test_a_plan_depends_on_seed_and_round_alone(worlds):
+    config, other = resolved(RunConfig()), resolved(RunConfig(seed=1))
+    assert plan_of_round(worlds.training, config, 3) == plan_of_round(worlds.training, config, 3)
+    assert plan_of_round(worlds.training, config, 3) != plan_of_round(worlds.training, config, 4)
+    assert plan_of_round(worlds.training, config, 3) != plan_of_round(worlds.training, other, 3)
+
+
+def test_held_out_questions_are_of_every_kind_and_of_another_world(worlds):
+    counts = {}
+    for task in worlds.tasks:
+        counts[task.kind] = counts.get(task.kind, 0) + 1
+    assert set(counts.values()) == {4}
+    assert len(counts) == 6
+    assert worlds.held_out.corpus.fingerprint not in {game.corpus.fingerprint for game in worlds.training}
+
+
+def jsonl(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def test_titles_stand_in_for_missing_seeds_and_files_for_held_out_questions(tmp_path):
+    corpus = jsonl(tmp_path / "c.jsonl", [{"id": str(i), "title": f"T{i}", "text": "text"} for i in range(9)])
+    questions = [{"question": f"Q{i}?", "answers": ["a"], "kind": "x"} for i in range(5)]
+    tasks = jsonl(tmp_path / "t.jsonl", questions)
+    config = resolved(
+        RunConfig(corpus=(corpus,), model=str(tmp_path), eval_tasks=tasks, eval_questions=3, pool_tasks=tasks)
+    )
+    games = build_games(config)
+    assert sorted(seed.answer for seed in games.training[0].seeds) == [f"T{i}" for i in range(9)]
+    assert {seed.n_searches for seed in games.training[0].seeds} == {1, 2}
+    assert [task.question for task in games.tasks] == ["Q0?", "Q1?", "Q2?"]
+    pool = QuestionPool()
+    fill_pool(pool, games.training, config)
+    assert len(pool) == 5
+
+
+def test_a_corpus_without_titles_needs_seeds(tmp_path):
+    corpus = jsonl(tmp_path / "c.jsonl", [{"id": "1", "title": "", "text": "text"}])
+    with pytest.raises(ConfigError, match="--seeds"):
+        build_games(resolved(RunConfig(corpus=(corpus,), model=str(tmp_path))))

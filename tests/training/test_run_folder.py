@@ -1,0 +1,126 @@
+import json
+
+import pytest
+
+from ssp_env.errors import RunError
+from training.run_folder import STATE, RunFolder, read_checkpoint
+
+CONFIG = {"seed": 0, "n_rounds": 4}
+
+
+def written(folder, name="checkpoint-1"):
+    """Write what a trainer would."""
+    path = folder.staging / name
+    path.mkdir()
+    (path / "model.bin").write_bytes(b"weights")
+    return path
+
+
+def with_checkpoint(path, *, rounds=(2,), keep=2):
+    with RunFolder.create(path, CONFIG) as folder:
+        for number in range(1, max(rounds) + 1):
+            folder.append("metrics.jsonl", [{"round": number}])
+            folder.append("rounds.jsonl", [{"round": number, "question": "ü"}] * 2)
+            if number in rounds:
+                folder.publish(written(folder), number, {"pool": {"round": number}}, keep=keep)
+    return path
+
+
+def test_a_new_run_starts_empty_and_a_second_start_is_refused_with_a_remedy(tmp_path):
+    with RunFolder.create(tmp_path / "run", CONFIG) as folder:
+        assert folder.round == 0
+        assert folder.metrics() == []
+    with pytest.raises(RunError, match="--resume"):
+        RunFolder.create(tmp_path / "run", CONFIG)
+
+
+def test_a_folder_with_other_files_is_refused(tmp_path):
+    (tmp_path / "thesis.txt").write_text("precious")
+    with pytest.raises(RunError, match=r"thesis\.txt"):
+        RunFolder.create(tmp_path, CONFIG)
+
+
+def test_a_run_that_never_wrote_its_configuration_can_start_again(tmp_path):
+    (tmp_path / ".lock").touch()
+    (tmp_path / ".config.json.0123").write_text("{")
+    with RunFolder.create(tmp_path, CONFIG):
+        pass
+
+
+def test_reopening_without_a_run_is_refused_with_a_remedy(tmp_path):
+    with pytest.raises(RunError, match="without --resume"):
+        RunFolder.reopen(tmp_path / "none", CONFIG)
+
+
+def test_reopening_goes_on_from_the_last_checkpoint_and_cuts_the_logs_back(tmp_path):
+    path = with_checkpoint(tmp_path / "run", rounds=(1, 2))
+    whole = (path / "metrics.jsonl").read_bytes(), (path / "rounds.jsonl").read_bytes()
+    with open(path / "metrics.jsonl", "a") as file:
+        file.write('{"round": 3}\n{"rou')
+    (path / ".staging" / "checkpoint-9").mkdir(parents=True)
+    with RunFolder.reopen(path, CONFIG) as folder:
+        assert folder.round == 2
+        assert folder.checkpoint.state["pool"] == {"round": 2}
+        assert [line["round"] for line in folder.metrics()] == [1, 2]
+        assert list(folder.staging.iterdir()) == []
+    assert whole == ((path / "metrics.jsonl").read_bytes(), (path / "rounds.jsonl").read_bytes())
+
+
+@pytest.mark.parametrize("damage", ["cut", "missing", "state", "torn state"])
+def test_a_damaged_checkpoint_is_passed_over(tmp_path, damage):
+    path = with_checkpoint(tmp_path / "run", rounds=(1, 2))
+    last = path / "checkpoints" / "round-000002"
+    {
+        "cut": lambda: (last / "model.bin").write_bytes(b"wei"),
+        "missing": lambda: (last / "model.bin").unlink(),
+        "state": lambda: (last / STATE).unlink(),
+        "torn state": lambda: (last / STATE).write_text((last / STATE).read_text()[:-20]),
+    }[damage]()
+    assert read_checkpoint(last) is None
+    with RunFolder.reopen(path, CONFIG) as folder:
+        assert folder.round == 1
+        assert [line["round"] for line in folder.metrics()] == [1]
+
+
+def test_a_run_without_a_checkpoint_starts_over(tmp_path):
+    path = tmp_path / "run"
+    with RunFolder.create(path, CONFIG) as folder:
+        folder.append("metrics.jsonl", [{"round": 0}])
+    with RunFolder.reopen(path, CONFIG) as folder:
+        assert folder.round == 0
+        assert folder.metrics() == []
+
+
+def test_another_configuration_is_refused_by_name_unless_it_may_change(tmp_path):
+    path = with_checkpoint(tmp_path / "run")
+    with pytest.raises(RunError, match="seed"):
+        RunFolder.reopen(path, {**CONFIG, "seed": 1}, may_change=["n_rounds"])
+    with RunFolder.reopen(path, {**CONFIG, "n_rounds": 9}, may_change=["n_rounds"]):
+        assert json.loads((path / "config.json").read_text())["n_rounds"] == 9
+
+
+def test_a_log_that_was_shortened_is_refused(tmp_path):
+    path = with_checkpoint(tmp_path / "run")
+    (path / "rounds.jsonl").write_text("")
+    with pytest.raises(RunError, match=r"rounds\.jsonl"):
+        RunFolder.reopen(path, CONFIG)
+
+
+def test_only_the_last_checkpoints_stay(tmp_path):
+    path = with_checkpoint(tmp_path / "run", rounds=(1, 2, 3), keep=2)
+    assert [p.name for p in sorted((path / "checkpoints").iterdir())] == ["round-000002", "round-000003"]
+
+
+def test_publishing_a_round_again_replaces_its_checkpoint(tmp_path):
+    path = with_checkpoint(tmp_path / "run")
+    with RunFolder.reopen(path, CONFIG) as folder:
+        place = folder.publish(written(folder), 2, {"pool": "new"}, keep=2)
+    assert read_checkpoint(place).state["pool"] == "new"
+
+
+def test_one_process_at_a_time_uses_a_folder(tmp_path):
+    path = tmp_path / "run"
+    with RunFolder.create(path, CONFIG), pytest.raises(RunError, match="no process"):
+        RunFolder.reopen(path, CONFIG)
+    with RunFolder.reopen(path, CONFIG):
+        pass
