@@ -1,7 +1,8 @@
-"""One scan over the brackets of wikitext that drops whole blocks.
+"""Scans over the brackets of wikitext that drop whole blocks, in time linear in the text whatever it holds.
 
-Dropped: tables, templates that fill lines of their own, and links to files and categories, however deeply nested. An
-opening bracket that is never closed is left to later passes; a table without its end stops at the next heading.
+Dropped: references and other tags whose content is not prose, tables, templates that fill lines of their own, and
+links to files and categories, however deeply nested. An opening bracket or tag that is never closed is left to later
+passes; a table without its end stops at the next heading.
 """
 
 from __future__ import annotations
@@ -15,7 +16,62 @@ _BRACKET = re.compile(r"\{\{|\}\}|\[\[|\]\]|^[ \t:*]*\{\||^[ \t]*\|\}(?!\})", re
 _FILE = re.compile(r"\[\[\s*(?:file|image|media|category|datei|fichier|archivo|immagine|bild)\s*:", re.I)
 _NAME = re.compile(r"\{\{\s*([^|{}\n<]*)")
 _NEXT_HEADING = re.compile(r"^==", re.M)
+_TAG = re.compile(
+    r"<(/?)(ref|math|gallery|timeline|score|syntaxhighlight|source|pre|imagemap|references|hiero|chem|ce|graph|"
+    r"mapframe|maplink|templatestyles|inputbox|categorytree|indicator|nowiki)\b[^<>]*?(/?)>",
+    re.I,
+)
+_OPENING = re.compile(r"\{\{+|\}\}")
+_UNCLOSED = re.compile(r"\{\{+[^|{}\n]*\|")
+_SHIELD = {ord(c): f"&#{ord(c)};" for c in "[]{}|<>'*#:;=!"}
+_NEAR = 24
+"""Characters beside a template that are looked at to tell whether it stands on lines of its own."""
 _KINDS = {"}}": "{{", "]]": "[["}
+
+
+def drop_tags(text: str, removed: Counter[str]) -> str:
+    """Return the text without tags whose content is not prose; what ``nowiki`` holds will not be read as markup."""
+    tags = list(_TAG.finditer(text))
+    closing: dict[str, int] = {}
+    closed_by = [-1] * len(tags)
+    for number in range(len(tags) - 1, -1, -1):
+        name = tags[number][2].lower()
+        if tags[number][1]:
+            closing[name] = number
+        else:
+            closed_by[number] = number if tags[number][3] else closing.get(name, -1)
+    kept: list[str] = []
+    position = 0
+    for number, tag in enumerate(tags):
+        if tag.start() < position or closed_by[number] < 0:
+            continue
+        end = tags[closed_by[number]]
+        name = tag[2].lower()
+        kept.append(text[position : tag.start()])
+        position = end.end()
+        if name == "nowiki":
+            kept.append(text[tag.end() : end.start()].translate(_SHIELD))
+        else:
+            removed["references" if name == "ref" else "formulas and other tags"] += 1
+    kept.append(text[position:])
+    return "".join(kept)
+
+
+def without_unclosed(text: str) -> str:
+    """Return the text without double braces that have no partner, nor the template's name after them."""
+    if text.count("{{") == text.count("}}") == 1:
+        return text
+    stack: list[re.Match[str]] = []
+    spans: list[tuple[int, int]] = []
+    for match in _OPENING.finditer(text):
+        if match[0] != "}}":
+            stack.append(match)
+        elif stack:
+            stack.pop()
+        else:
+            spans.append(match.span())
+    openings = (_UNCLOSED.match(text, match.start()) or match for match in stack)
+    return _cut(text, sorted([*spans, *(opening.span() for opening in openings)]))
 
 
 def drop_blocks(text: str, removed: Counter[str]) -> str:
@@ -32,12 +88,13 @@ def drop_blocks(text: str, removed: Counter[str]) -> str:
             opened = _close(stack, _KINDS.get(token, "{|"))
             if opened is not None:
                 _judge(text, opened, match.end(), spans=spans, removed=removed)
-    for kind, start in reversed(stack):
-        if kind == "{|":
+    unclosed: list[tuple[int, int]] = []
+    for kind, start in stack:
+        if kind == "{|" and (not unclosed or start >= unclosed[-1][1]):
             heading = _NEXT_HEADING.search(text, start)
-            _drop(spans, start, heading.start() if heading else len(text))
+            unclosed.append((start, heading.start() if heading else len(text)))
             removed["tables"] += 1
-    return _cut(text, spans)
+    return _cut(text, sorted([*spans, *unclosed]))
 
 
 def _close(stack: list[tuple[str, int]], kind: str) -> tuple[str, int] | None:
@@ -76,9 +133,11 @@ def _name(text: str, start: int) -> str:
 
 def _fills_lines(text: str, start: int, end: int) -> bool:
     """Tell whether nothing but list marks and other templates stands beside the template on its lines."""
-    before = text[text.rfind("\n", 0, start) + 1 : start].strip(" \t:*#;")
-    line_end = text.find("\n", end)
-    after = text[end : line_end if line_end >= 0 else len(text)].strip()
+    before = text[max(start - _NEAR, 0) : start]
+    after = text[end : end + _NEAR]
+    if "\n" in before or start <= _NEAR:
+        before = before[before.rfind("\n") + 1 :].strip(" \t:*#;")
+    after = after.partition("\n")[0].strip()
     return (not before or before.endswith("}}")) and (not after or after.startswith(("{{", "[[File:", "[[Image:")))
 
 

@@ -14,9 +14,8 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
-from itertools import chain
 from pathlib import Path
 from typing import TextIO, cast
 
@@ -25,7 +24,6 @@ from ssp_env.errors import ConfigError, CorpusError, StaleIndexError
 from ssp_env.ingest.formats import FORMATS, check_format, detect_format
 from ssp_env.ingest.merge import Merged, OnClash, merge_shards
 from ssp_env.ingest.progress import Progress
-from ssp_env.ingest.records import Chunk
 from ssp_env.ingest.shards import MAX_EXAMPLES, Job, shard_facts, write_shard
 from ssp_env.ingest.workers import Workers
 
@@ -99,11 +97,12 @@ def build_corpus(
     shards = out.with_name(f".{out.name}.shards")
 
     def build(folder: Path) -> Mapping[str, object]:
-        names = _write_shards(known, _claim(shards, expected), options=options, progress=progress)
+        origins = _write_shards(known, _claim(shards, expected), options=options, progress=progress)
         if [_describe(source.path, source.format) for source in known] != known:
             raise CorpusError("expected sources at rest, got a change while they were read; run again")
+        names = [known[origin].path.name for origin in origins]
         merged = merge_shards(shards, names, into=folder, on_clash=options.on_clash)
-        write_json(folder / REPORT, _report(known, shards, names, merged=merged))
+        write_json(folder / REPORT, _report(known, shards, origins, merged=merged))
         return {"counts": dict(merged.counts)}
 
     ensure_folder(
@@ -152,26 +151,25 @@ def _claim(shards: Path, expected: Mapping[str, object]) -> Path:
 
 def _write_shards(
     known: Sequence[_Source], shards: Path, *, options: BuildOptions, progress: TextIO | None
-) -> list[str]:
-    """Write the shards that are missing; return the name of the source of every shard."""
+) -> list[int]:
+    """Write the shards that are missing; return which source each shard is from."""
     meter = Progress("corpus build", sum(source.n_bytes for source in known), stream=progress)
-    names: list[str] = []
-    chunks = chain.from_iterable(
-        ((source, chunk) for chunk in FORMATS[source.format].plan(source.path)) for source in known
-    )
+    origins: list[int] = []
 
     def missing() -> Iterator[Job]:
-        for number, (source, chunk) in enumerate(cast(Iterator[tuple[_Source, Chunk]], chunks)):
-            names.append(source.path.name)
-            if shard_facts(shards, number) is None:
-                yield Job(chunk, source.format, shards, number, options.n_words)
-            else:
-                meter.skip(chunk.n_bytes)
+        for origin, source in enumerate(known):
+            for chunk in FORMATS[source.format].plan(source.path):
+                number = len(origins)
+                origins.append(origin)
+                if shard_facts(shards, number) is None:
+                    yield Job(chunk, source.format, shards, number, options.n_words)
+                else:
+                    meter.skip(chunk.n_bytes)
 
     for job in _finished(missing(), options.n_workers):
         meter.add(job.chunk.n_bytes)
     meter.close()
-    return names
+    return origins
 
 
 def _finished(jobs: Iterator[Job], n_workers: int) -> Iterator[Job]:
@@ -184,30 +182,44 @@ def _finished(jobs: Iterator[Job], n_workers: int) -> Iterator[Job]:
         yield from workers.run(jobs)
 
 
-def _report(known: Sequence[_Source], shards: Path, names: Sequence[str], *, merged: Merged) -> dict[str, object]:
+def _report(known: Sequence[_Source], shards: Path, origins: Sequence[int], *, merged: Merged) -> dict[str, object]:
     """Return counts, what was skipped with examples, and what was removed; refuse a source that gave nothing."""
     removed: Counter[str] = Counter()
-    n_skipped: Counter[str] = Counter()
-    examples: dict[str, list[str]] = {}
-    for number, name in enumerate(names):
+    skipped: dict[str, _Skipped] = {}
+    is_useful = [False] * len(known)
+    for number, origin in enumerate(origins):
         facts = shard_facts(shards, number)
         if facts is None:
             raise CorpusError(f"expected whole shards in {shards}, got shard {number} damaged; run again")
         removed.update(cast(dict[str, int], facts["removed"]))
+        is_useful[origin] |= any(cast(list[int], facts["sizes"]))
         for reason, (count, found) in cast(dict[str, tuple[int, list[tuple[int, str]]]], facts["skipped"]).items():
-            n_skipped[reason] += count
-            held = examples.setdefault(reason, [])
-            held += [f"{name}:{line}: {what}" if line else f"{name}: {what}" for line, what in found]
-            del held[MAX_EXAMPLES:]
-    skipped = {reason: {"count": n_skipped[reason], "examples": examples[reason]} for reason in sorted(n_skipped)}
-    if not merged.counts["passages"]:
-        raise CorpusError(
-            f"expected at least one passage, got none from {', '.join(names) or 'no chunk'}: {skipped}; fix it"
-        )
+            skipped.setdefault(reason, _Skipped()).add(count, known[origin].path.name, found)
+    listed = {
+        reason: {"count": skipped[reason].count, "examples": skipped[reason].examples} for reason in sorted(skipped)
+    }
+    for source, useful in zip(known, is_useful, strict=True):
+        if not useful or not merged.counts["passages"]:
+            raise CorpusError(
+                f"expected at least one passage from {source.path}, got none; skipped: {listed}; leave it out"
+            )
     return {
         "sources": [{"name": s.path.name, "format": s.format, "n_bytes": s.n_bytes} for s in known],
         "counts": dict(merged.counts),
-        "skipped": skipped,
+        "skipped": listed,
         "duplicates": dict(merged.dropped),
         "removed": dict(sorted(removed.items())),
     }
+
+
+@dataclass(slots=True)
+class _Skipped:
+    """How often something was skipped for one reason, and the places of the first few."""
+
+    count: int = 0
+    examples: list[str] = field(default_factory=list)
+
+    def add(self, count: int, name: str, found: Sequence[tuple[int, str]]) -> None:
+        self.count += count
+        self.examples += [f"{name}:{line}: {what}" if line else f"{name}: {what}" for line, what in found]
+        del self.examples[MAX_EXAMPLES:]

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 
 LONGEST = 1.2
 SHORTEST = 0.4
-_END = re.compile(r"[.!?…]+[\"'”’»)\]]*\s+(?=[\"'“‘«(\[]*[^\W_a-zß-ÿ])|[。！？]+[」』”）]*\s*")
+_END = re.compile(r"[.!?…]+[\"'”’»)\]]*\s+(?=[\"'“‘«(\[]*[^\W_a-zß-öø-ÿ])|[。！？]+[」』”）]*\s*")
 _ABBREVIATION = re.compile(
     r"(?:^|[\s(\"'“])(?:[^\W\d_]|dr|mr|mrs|ms|st|mt|ft|no|nos|vs|cf|ca|fl|prof|gen|col|capt|sgt|lt|maj|rev|hon|sen|rep|"
-    r"gov|pres|jr|sr|vol|vols|pp|ed|eds|fig|approx|est|inc|ltd|co|corp|bros|etc|e\.g|i\.e|u\.s|u\.k|d\.c|"
+    r"gov|pres|jr|sr|vol|vols|pp|ed|eds|fig|approx|est|jan|feb|apr|aug|sept|oct|nov|dec|inc|ltd|co|corp|bros|etc|e\.g|i\.e|u\.s|u\.k|d\.c|"
     r"[^\W\d_](?:\.[^\W\d_])+)\.\s+$",
     re.I,
 )

@@ -6,6 +6,7 @@ Only lines that still hold a template after the fast passes of ``wikitext`` come
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -14,10 +15,15 @@ if TYPE_CHECKING:
     from mwparserfromhell.wikicode import Wikicode
 
 Arguments = list[str]
+MAX_PARSED = 4000
+"""Characters of a template that the parser, which is quadratic at worst, is given."""
+_BRACES = re.compile(r"\{\{|\}\}")
 
 
-def render_templates(line: str) -> tuple[str, int]:
-    """Return the line with its templates replaced by their text, and how many templates left nothing.
+def render_templates(text: str) -> tuple[str, int]:
+    """Return text, whose double braces are balanced, with its templates replaced, and how many left nothing.
+
+    A template above ``MAX_PARSED`` characters leaves nothing.
 
     Raises:
         ImportError: If ``mwparserfromhell`` is missing.
@@ -26,7 +32,23 @@ def render_templates(line: str) -> tuple[str, int]:
         import mwparserfromhell
     except ImportError as error:
         raise ImportError("wikitext needs mwparserfromhell: pip install 'ssp-env[ingest]'") from error
-    return _render(mwparserfromhell.parse(line, skip_style_tags=True))
+    kept: list[str] = []
+    depth = n_dropped = position = start = 0
+    for match in _BRACES.finditer(text):
+        if match[0] == "{{":
+            start = match.start() if depth == 0 else start
+            depth += 1
+            continue
+        depth -= 1
+        if depth == 0:
+            template = text[start : match.end()]
+            is_short = len(template) <= MAX_PARSED
+            shown, n = _render(mwparserfromhell.parse(template, skip_style_tags=True)) if is_short else ("", 1)
+            kept += [text[position:start], shown]
+            n_dropped += n
+            position = match.end()
+    kept.append(text[position:])
+    return "".join(kept), n_dropped
 
 
 def _render(code: Wikicode) -> tuple[str, int]:

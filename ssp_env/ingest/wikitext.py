@@ -14,7 +14,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 
-from ssp_env.ingest.brackets import drop_blocks
+from ssp_env.ingest.brackets import drop_blocks, drop_tags, without_unclosed
 from ssp_env.ingest.records import Section
 from ssp_env.ingest.templates import render_templates
 
@@ -25,17 +25,10 @@ APPARATUS = frozenset(
 )
 MAX_TEMPLATE_LINES = 60
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.S)
-_NOWIKI = re.compile(r"<nowiki\s*>(.*?)</nowiki\s*>|<nowiki\s*/>", re.S | re.I)
-_REFERENCE = re.compile(r"<ref\b(?:[^<>]*?/>|[^<>]*>.*?</ref\s*>)", re.S | re.I)
-_UNREADABLE = re.compile(
-    r"<(math|gallery|timeline|score|syntaxhighlight|source|code|pre|imagemap|references|hiero|chem|ce|graph|mapframe|"
-    r"maplink|templatestyles|inputbox|categorytree|section|indicator)\b(?:[^<>]*?/>|[^<>]*>(?:.*?)</\1\s*>)",
-    re.S | re.I,
-)
 _HEADING = re.compile(r"^(={1,6})[ \t]*(.+?)[ \t]*\1[ \t]*$", re.M)
 _LINK = re.compile(r"\[\[:?([^\[\]|\n]*)(?:\|([^\[\]]*))?\]\]")
 _URL_LINK = re.compile(
-    r"\[(?:[a-z][a-z+.-]{1,10}:)?//[^\s\]]*[ \t]*([^\]\n]*)\]|\[mailto:[^\s\]]*[ \t]*([^\]\n]*)\]", re.I
+    r"\[(?:[a-z][a-z+.-]{1,10}:)?//[^\s\]]*[ \t]*([^\[\]\n]*)\]|\[mailto:[^\s\]]*[ \t]*([^\[\]\n]*)\]", re.I
 )
 _BARE_URL = re.compile(r"\b(?:https?|ftp)://[^\s<>\"|\]]*[^\s<>\"|\].,;:!?)]")
 _TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
@@ -57,7 +50,6 @@ _DISAMBIGUATION = re.compile(
     re.I,
 )
 _PREFIXED = re.compile(r"[a-z]{2,3}(?:-[a-z]{2,10})*:|(?:simple|tokipona|map-bms|nds-nl|zh-yue):")
-_SHIELD = {ord(c): f"&#{ord(c)};" for c in "[]{}|<>'*#:;=!"}
 
 
 @dataclass(slots=True)
@@ -106,12 +98,9 @@ def link_title(target: str) -> str:
 def _without_tags(text: str, removed: Counter[str]) -> str:
     if "<" not in text:
         return text
-    text = _NOWIKI.sub(lambda m: (m[1] or "").translate(_SHIELD), text) if "nowiki" in text else text
-    text, removed_comments = _COMMENT.subn("", text)
-    text, removed_references = _REFERENCE.subn("", text)
-    text, removed_tags = _UNREADABLE.subn("", text)
-    removed.update({"comments": removed_comments, "references": removed_references, "formulas and code": removed_tags})
-    return text
+    text, n_comments = _COMMENT.subn("", text)
+    removed["comments"] += n_comments
+    return drop_tags(text, removed)
 
 
 def _split(text: str) -> list[tuple[str, int, str]]:
@@ -158,7 +147,8 @@ def _with_templates(body: str, removed: Counter[str]) -> str:
         n_lines = 1
         if "{{" in line:
             n_lines = _lines_to_close(lines, position)
-            line, n_dropped = render_templates("\n".join(lines[position : position + n_lines]))
+            line = without_unclosed("\n".join(lines[position : position + n_lines]))
+            line, n_dropped = render_templates(line)
             removed["inline templates"] += n_dropped
         done.append(line)
         position += n_lines
