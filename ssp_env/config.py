@@ -35,7 +35,8 @@ class GameConfig(TypedDict, total=False):
         prompt_set: ``"paper"`` or ``"compact"``.
         judge: ``"exact"``, ``{"name": "exact", "mode": ...}`` or ``{"name": "model", "agent": agent}``.
         reader: Who checks that a question can be answered: ``"oracle"`` (only over a world, the default there),
-            ``"policy"`` (the playing agent itself, the default elsewhere), or ``{"agent": agent}``.
+            ``{"name": "oracle", "error": 0.2}`` (which guesses in that share of cases), ``"policy"`` (the playing agent
+            itself, the default elsewhere), or ``{"agent": agent}``.
         tasks: JSONL file of questions; None: the world's.
         seeds: JSONL file of answers; None: the world's.
 
@@ -157,9 +158,12 @@ def _reader(value: object, *, world: bool) -> dict[str, object]:
     if isinstance(value, Mapping) and set(value) == {"agent"}:
         return {"name": "agent", "agent": json.loads(canonical(value["agent"]))}
     spec = named(value, ("oracle", "policy"), "reader")
-    if set(spec) != {"name"}:
+    known = {"name", "error", "seed"} if spec["name"] == "oracle" else {"name"}
+    error = spec.get("error", 0.0)
+    if not set(spec) <= known or not isinstance(error, int | float) or not 0.0 <= error <= 1.0:
         raise ConfigError(
-            f"expected 'oracle', 'policy' or {{'agent': ...}} as reader, got {value!r}; write one of these"
+            f"expected 'oracle', {{'name': 'oracle', 'error': 0 .. 1}}, 'policy' or {{'agent': ...}} as reader, "
+            f"got {value!r}; write one of these"
         )
     if spec["name"] == "oracle" and not world:
         raise ConfigError(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ssp_env.episode import Episode, Limits
 from ssp_env.presets import GameRules
-from ssp_env.protocols import Corpus, Judge, Reader, Tool
+from ssp_env.protocols import Corpus, Judge, Reader, Retriever, Tool
 from ssp_env.roles import ROLES
 from ssp_env.types import Item, RoleName, Seed, Task
 
@@ -29,6 +29,7 @@ class Game:
         prompt_set: Which prompts are shown.
         seeds: The answers that proposers start from.
         tasks: The questions of stand-alone solver episodes.
+        retriever: Finds passages for rules that look for second answers; other rules do without.
     """
 
     corpus: Corpus
@@ -39,6 +40,7 @@ class Game:
     prompt_set: str
     seeds: Sequence[Seed]
     tasks: Sequence[Task]
+    retriever: Retriever | None = None
 
     def episode(self, role: RoleName, item: Item) -> Episode:
         """Open an episode of a role."""

@@ -34,6 +34,14 @@ class GameRules:
         gate: Whether the RAG check is made at all.
         noise_unit: What is mixed into the evidence: single passages (paper) or whole evidence bundles (code).
         n_noise: How many of them.
+        closed_book_probe: Whether a question that passed is read once more without its evidence, over noise alone; a
+            correct answer rejects it.
+        chain: What makes a question pseudo multi-hop and rejects it: nothing (``any``); a correct answer although all
+            that one of its searches found is taken away (``searches``); a correct answer from one passage fewer than
+            the searches demanded (``passages``).
+        n_unique_probes: Further readings over the evidence in another order, mixed with what a search for the question
+            itself finds; any answer but the seed's rejects.
+        ask_for_all: Whether one further reading is asked for all answers; a second answer rejects.
         n_solves: Solver episodes per task.
         max_turns: Completions per episode.
         top_k: Passages per search.
@@ -58,6 +66,10 @@ class GameRules:
     gate: bool = True
     noise_unit: Literal["passage", "bundle"] = "passage"
     n_noise: int = 4
+    closed_book_probe: bool = False
+    chain: Literal["any", "searches", "passages"] = "any"
+    n_unique_probes: int = 0
+    ask_for_all: bool = False
     n_solves: int = 5
     max_turns: int = 10
     top_k: int = 3
@@ -86,18 +98,26 @@ class GameRules:
             raise ConfigError(f"expected a finite invalid_reward, got {self.invalid_reward!r}; correct it")
         if self.max_chars < self.min_chars:
             raise ConfigError(f"expected max_chars of at least min_chars, got {self.max_chars!r}; raise it")
+        if self.probes and not self.gate:
+            raise ConfigError("expected gate=true for rules that probe questions, got gate=False; switch the gate on")
+
+    @property
+    def probes(self) -> bool:
+        """Whether questions that passed the gate are read again."""
+        return self.closed_book_probe or self.chain != "any" or self.n_unique_probes > 0 or self.ask_for_all
 
 
 _CHOICES: dict[str, Collection[str]] = {
     "leak": ("substring", "normalized"),
     "noise_unit": ("passage", "bundle"),
+    "chain": ("any", "searches", "passages"),
     "solver_reward": tuple(SOLVER_REWARDS),
     "proposer_reward": tuple(PROPOSER_REWARDS),
     "filling": ("dummy", "resample", "reuse", "reset", "none"),
     "update_order": ("solver_first", "proposer_first"),
 }
 _LEAST = {
-    **dict.fromkeys(("min_chars", "min_words", "min_searches", "n_noise", "max_resamples"), 0),
+    **dict.fromkeys(("min_chars", "min_words", "min_searches", "n_noise", "n_unique_probes", "max_resamples"), 0),
     **dict.fromkeys(("max_chars", "n_solves", "max_turns", "top_k", "reset_every"), 1),
 }
 

@@ -160,6 +160,7 @@ def _build(full: Mapping[str, object]) -> Game:
         prompt_set=str(full["prompt_set"]),
         seeds=_seeds(full["seeds"], world),
         tasks=_tasks(full["tasks"], world),
+        retriever=retriever,
     )
 
 
@@ -209,7 +210,8 @@ def _reader(spec: Mapping[str, object], prompt_set: str) -> Reader | None:
     if spec["name"] == "policy":
         return None
     if spec["name"] == "oracle":
-        return OracleReader()
+        settings = cast("dict[str, float]", {key: value for key, value in spec.items() if key != "name"})
+        return OracleReader(**settings)  # type: ignore[arg-type]
     from ssp_env.readers import AgentReader
 
     return AgentReader(build_agent(spec["agent"]), prompt_set=prompt_set)

@@ -68,10 +68,11 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class ReadingCase:
-    """A question to be answered from the given passages alone."""
+    """A question for the given passages alone; ``ask_for_all`` wants every answer, separated by semicolons."""
 
     question: str
     passages: tuple[Passage, ...]
+    ask_for_all: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +256,9 @@ Reason = Literal[
     "answer_in_query",
     "wrong_search_count",
     "not_answerable",
+    "closed_book",
+    "not_multi_hop",
+    "not_unique",
     "failed",
 ]
 

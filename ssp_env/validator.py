@@ -4,28 +4,23 @@ The gate is the cooperative half of the game (SSP section 3, equation 2): the qu
 follows from what the proposer found, with noise mixed in. A reader or judge that breaks yields the reason ``failed``;
 it never means that a question is valid, nor that it is bad.
 
-Noise is evidence of other proposals of the same batch and corpus: ``n_noise`` single passages (paper) or whole
-evidence bundles (released code). Single passages that fall short are drawn from the corpus at random; bundles are not
-made up. A passage of the proposal's own evidence is never noise, and neither is one that contains the answer: the
-answer has to come out of the evidence, not out of luck with the noise.
+Questions that pass the gate are read again where the rules say so (``probes``). What is mixed into the evidence is
+described in ``noise``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Sequence
 
 import numpy as np
 
 from ssp_env.game import Game
+from ssp_env.noise import with_noise
+from ssp_env.probes import Proposal, probe
 from ssp_env.protocols import Agent
 from ssp_env.readers import read_with
 from ssp_env.rules import check_proposal, proposed_question
-from ssp_env.text import leaks
-from ssp_env.types import JudgeCase, Passage, Reading, ReadingCase, Sampling, Seed, Trajectory, Validation, Verdict
-
-CORPUS_DRAWS = 64
-Proposal = tuple[Game, Trajectory]
+from ssp_env.types import JudgeCase, Reading, ReadingCase, Sampling, Seed, Trajectory, Validation, Verdict
 
 
 def validate(
@@ -40,14 +35,22 @@ def validate(
         rng: Draws noise, order and sampling seeds.
     """
     corpora = [game.corpus.fingerprint for game, _ in proposals]
-    opened = []
-    for i, (game, trajectory) in enumerate(proposals):
-        others = [t for j, (_, t) in enumerate(proposals) if j != i and corpora[j] == corpora[i]]
-        opened.append(open_gate(game, trajectory, others=others, rng=rng))
+    others = [
+        [t for j, (_, t) in enumerate(proposals) if j != i and corpora[j] == own] for i, own in enumerate(corpora)
+    ]
+    opened = [open_gate(*pair, others=rest, rng=rng) for pair, rest in zip(proposals, others, strict=True)]
     pending = [i for i, step in enumerate(opened) if isinstance(step, ReadingCase)]
     cases = [(proposals[i][0], case) for i in pending if isinstance(case := opened[i], ReadingCase)]
     readings = _read(cases, policy, sampling, rng)
     closed = dict(zip(pending, close_gate([proposals[i] for i in pending], readings), strict=True))
+    probed = [i for i in pending if closed[i].ok and proposals[i][0].rules.probes]
+    found = probe(
+        [proposals[i] for i in probed],
+        others=[others[i] for i in probed],
+        read=lambda cases: _read(cases, policy, sampling, rng),
+        rngs=[rng] * len(probed),
+    )
+    closed |= {i: validation for i, validation in zip(probed, found, strict=True) if not validation.ok}
     return [closed[i] if isinstance(step, ReadingCase) else step for i, step in enumerate(opened)]
 
 
@@ -66,8 +69,7 @@ def open_gate(
     reason = check_proposal(game.rules, seed, trajectory)
     if reason != "ok" or not game.rules.gate:
         return Validation(reason, error=trajectory.error if reason == "failed" else "")
-    draw = _with_passage_noise if game.rules.noise_unit == "passage" else _with_bundle_noise
-    return ReadingCase(proposed_question(trajectory), draw(game, trajectory, others, rng))
+    return ReadingCase(proposed_question(trajectory), with_noise(game, trajectory, others, rng))
 
 
 def close_gate(proposals: Sequence[Proposal], readings: Sequence[Reading]) -> list[Validation]:
@@ -121,55 +123,3 @@ def _read(
             found = game.reader.read(batch)
         readings.update(zip(members, found, strict=True))
     return [readings[i] for i in range(len(cases))]
-
-
-def _with_passage_noise(
-    game: Game, trajectory: Trajectory, others: Sequence[Trajectory], rng: np.random.Generator
-) -> tuple[Passage, ...]:
-    candidates = chain(_evidence_of(others, rng), _random_passages(game, rng))
-    passages = [*trajectory.evidence, *_take(candidates, game.rules.n_noise, trajectory)]
-    return tuple(passages[i] for i in rng.permutation(len(passages)))
-
-
-def _with_bundle_noise(
-    game: Game, trajectory: Trajectory, others: Sequence[Trajectory], rng: np.random.Generator
-) -> tuple[Passage, ...]:
-    bundles = [trajectory.evidence]
-    for i in rng.permutation(len(others)):
-        if len(bundles) > game.rules.n_noise:
-            break
-        if bundle := tuple(_take(others[i].evidence, len(others[i].evidence), trajectory)):
-            bundles.append(bundle)
-    ordered = chain.from_iterable(bundles[i] for i in rng.permutation(len(bundles)))
-    return tuple({p.id: p for p in ordered}.values())
-
-
-def _take(passages: Iterable[Passage], n: int, trajectory: Trajectory) -> list[Passage]:
-    """The first ``n`` distinct passages that are neither evidence of the proposal nor contain its answer."""
-    taken: dict[str, Passage] = {}
-    own, answers = {p.id for p in trajectory.evidence}, _seed(trajectory).answers
-    iterator = iter(passages)
-    while len(taken) < n and (passage := next(iterator, None)) is not None:
-        if passage.id not in own and passage.id not in taken and not leaks(f"{passage.title} {passage.text}", answers):
-            taken[passage.id] = passage
-    return list(taken.values())
-
-
-def _evidence_of(others: Sequence[Trajectory], rng: np.random.Generator) -> Iterator[Passage]:
-    """All evidence of the others in random order, one passage of each before the second of any."""
-    order = [int(i) for i in rng.permutation(len(others))]
-    left: dict[int, list[Passage]] = {}
-    while order:
-        for i in order:
-            if i not in left:
-                evidence = others[i].evidence
-                left[i] = [evidence[j] for j in rng.permutation(len(evidence))]
-            if left[i]:
-                yield left[i].pop()
-        order = [i for i in order if left[i]]
-
-
-def _random_passages(game: Game, rng: np.random.Generator) -> Iterator[Passage]:
-    """A limited number of random passages, so that a corpus without noise to offer cannot hold up a round."""
-    for _ in range(CORPUS_DRAWS if len(game.corpus) else 0):
-        yield game.corpus.at(int(rng.integers(len(game.corpus))))

@@ -12,6 +12,7 @@ from dataclasses import replace
 from ssp_env import scoring
 from ssp_env.envs.play import Play
 from ssp_env.errors import JudgeError, ReaderError
+from ssp_env.probes import probe
 from ssp_env.protocols import Reader
 from ssp_env.rules import proposed_task
 from ssp_env.types import Reading, ReadingCase, Seed, Trajectory, Validation
@@ -30,7 +31,10 @@ def leave_gate(proposals: Sequence[tuple[Play, Trajectory]], readings: Sequence[
         ReaderError: If a reading failed.
         JudgeError: If the judge gave no verdict.
     """
-    validations = close_gate([(play.game, trajectory) for play, trajectory in proposals], readings)
+    return _checked(close_gate([(play.game, trajectory) for play, trajectory in proposals], readings))
+
+
+def _checked(validations: list[Validation]) -> list[Validation]:
     for validation in validations:
         if validation.reason == "failed":
             kind = JudgeError if validation.error.startswith("judge") else ReaderError
@@ -39,9 +43,25 @@ def leave_gate(proposals: Sequence[tuple[Play, Trajectory]], readings: Sequence[
 
 
 def read_all(reader: Reader, plays: Sequence[Play], cases: Sequence[ReadingCase]) -> list[Validation]:
-    """Let a reader answer the cases of plays whose proposer episode has just ended, and judge it."""
+    """Let a reader answer the cases of plays whose proposer episode has just ended, judge it, and probe what passed.
+
+    Raises:
+        ReaderError: If a reading, or the search that a probe needs, failed.
+        JudgeError: If the judge gave no verdict.
+    """
     readings = reader.read(cases) if cases else []
-    return leave_gate([(play, play.episode.record()) for play in plays], readings)
+    proposals = [(play, play.episode.record()) for play in plays]
+    validations = leave_gate(proposals, readings)
+    passed = [i for i, play in enumerate(plays) if validations[i].ok and play.game.rules.probes]
+    found = probe(
+        [(plays[i].game, proposals[i][1]) for i in passed],
+        others=[()] * len(passed),
+        read=lambda asked: reader.read([case for _, case in asked]) if asked else [],
+        rngs=[plays[i].rng().spawn(1)[0] for i in passed],
+    )
+    for i, validation in zip(passed, _checked(found), strict=True):
+        validations[i] = validations[i] if validation.ok else validation
+    return validations
 
 
 def accept(play: Play, validation: Validation) -> Play:

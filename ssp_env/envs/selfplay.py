@@ -10,6 +10,8 @@ from ssp_env.envs.base import TextEnv
 from ssp_env.envs.gate import accept, enter_gate, leave_gate, pay_proposer, read_all
 from ssp_env.envs.play import Play, judge_solves
 from ssp_env.envs.vector import TextVectorEnv
+from ssp_env.errors import ConfigError
+from ssp_env.game import Game
 from ssp_env.readers import reading
 from ssp_env.registry import GameConfig, build_game
 from ssp_env.types import ReadingCase, RoleName, Validation
@@ -97,7 +99,7 @@ class SearchSelfPlayEnv(TextEnv):
 
     def __init__(self, *, render_mode: str | None = None, **config: Unpack[GameConfig]) -> None:
         """Build the game, or take it from the process-wide cache."""
-        super().__init__(SelfPlayScenario(), build_game(config), render_mode=render_mode)
+        super().__init__(SelfPlayScenario(), _game(config), render_mode=render_mode)
 
 
 def make_vector(
@@ -108,10 +110,20 @@ def make_vector(
     **config: Unpack[GameConfig],
 ) -> TextVectorEnv:
     """Return the vector environment, for ``gymnasium.make_vec``."""
-    game = build_game(config)
+    game = _game(config)
     return TextVectorEnv(
         SelfPlayScenario(), game, num_envs=num_envs, render_mode=render_mode, autoreset_mode=autoreset_mode
     )
+
+
+def _game(config: GameConfig) -> Game:
+    game = build_game(config)
+    if game.reader is None and game.rules.probes:
+        raise ConfigError(
+            "expected a reader for the rules that read a question again, got reader='policy', which acts once here; "
+            "name a reader or switch these rules off"
+        )
+    return game
 
 
 def _open_reader(play: Play, case: ReadingCase) -> Play:

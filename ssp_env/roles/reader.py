@@ -17,9 +17,10 @@ class ReaderRole:
     uses_tools = False
 
     def prompt(self, item: Item, *, prompt_set: str) -> tuple[Message, ...]:
-        """Return the messages that show the passages, in the given order, and the question."""
+        """Return the messages that show the passages, in the given order, and ask the question."""
         if not isinstance(item, ReadingCase):
             raise TypeError(f"expected a ReadingCase for the reader, got {type(item).__name__}")
         results = [SearchResult(passage, 0.0, rank) for rank, passage in enumerate(item.passages)]
         passages = render_results(results, MAX_PASSAGE_CHARS)
-        return fill(prompt_set, self.name, {"question": item.question, "passages": passages})
+        template = "reader_all" if item.ask_for_all else self.name
+        return fill(prompt_set, template, {"question": item.question, "passages": passages})

@@ -1,0 +1,194 @@
+"""Probes: further readings of a question that passed the gate, each of which can only reject it.
+
+They close holes that the published gate leaves open: a question that needs no passage (``closed_book``), one that
+needs fewer passages than were searched for (``not_multi_hop``), and one with several answers (``not_unique``). Every
+reading is of the same reader and judged by the same judge as the gate's. An outage is ``failed``, as in the gate.
+
+Not covered: second answers that no search for the question or for the proposer's queries brings up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, combinations, zip_longest
+from math import comb
+from typing import Literal
+
+import numpy as np
+
+from ssp_env.errors import ConfigError, RetrievalError
+from ssp_env.game import Game
+from ssp_env.noise import passage_noise, shuffled
+from ssp_env.rules import proposed_question
+from ssp_env.types import (
+    JudgeCase,
+    Passage,
+    Reading,
+    ReadingCase,
+    Reason,
+    Seed,
+    Trajectory,
+    Validation,
+    Verdict,
+)
+
+MAX_SUBSETS = 64
+"""Most sets of passages that the rule ``chain="passages"`` tries for one question; more are drawn at random."""
+N_RIVALS = 10
+"""Passages that are fetched per query in the search for other answers."""
+
+Proposal = tuple[Game, Trajectory]
+Read = Callable[[Sequence[tuple[Game, ReadingCase]]], list[Reading]]
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A case to be read, which verdict on it speaks against the question, and what is wrong with it then."""
+
+    case: ReadingCase
+    rejects: Literal["correct", "wrong"]
+    reason: Reason
+
+
+def probe(
+    proposals: Sequence[Proposal],
+    *,
+    others: Sequence[Sequence[Trajectory]],
+    read: Read,
+    rngs: Sequence[np.random.Generator],
+) -> list[Validation]:
+    """Probe proposals that passed the gate: one batch of readings, one of verdicts per judge.
+
+    The first finding against a question, or the first outage, decides. A question without one is ``ok``.
+
+    Args:
+        proposals: What passed.
+        others: For each, other proposals over the same corpus, from whose evidence noise is drawn.
+        read: Reads cases, in order.
+        rngs: For each, what noise and orders are drawn from; one generator may be given several times.
+
+    Raises:
+        ConfigError: If a game has no retriever and its rules ask for other answers.
+    """
+    rivals = _rivals(proposals)
+    asked: list[tuple[int, Probe]] = []
+    for i, ((game, trajectory), found, rest, rng) in enumerate(zip(proposals, rivals, others, rngs, strict=True)):
+        if not isinstance(found, str):
+            asked += [(i, asking) for asking in _probes(game, trajectory, found, rest, rng)]
+    readings = read([(proposals[i][0], asking.case) for i, asking in asked])
+    verdicts = _judge([(proposals[i], reading) for (i, _), reading in zip(asked, readings, strict=True)], asked)
+    decided = {i: Validation("failed", error=f"retriever: {f}") for i, f in enumerate(rivals) if isinstance(f, str)}
+    for (i, asking), reading, judged in zip(asked, readings, verdicts, strict=True):
+        if i not in decided and not (validation := _finding(asking, reading, judged)).ok:
+            decided[i] = validation
+    return [decided.get(i, Validation("ok")) for i in range(len(proposals))]
+
+
+def _probes(
+    game: Game,
+    trajectory: Trajectory,
+    rivals: Sequence[Passage],
+    others: Sequence[Trajectory],
+    rng: np.random.Generator,
+) -> Iterator[Probe]:
+    question, rules = proposed_question(trajectory), game.rules
+
+    def case(evidence: Sequence[Passage], first: Iterable[Passage] = (), *, ask_for_all: bool = False) -> ReadingCase:
+        noise = passage_noise(game, trajectory, others, rng, first=first)
+        return ReadingCase(question, shuffled([*evidence, *noise], rng), ask_for_all)
+
+    if rules.closed_book_probe:
+        yield Probe(case(()), "correct", "closed_book")
+    for part in _parts(game, trajectory, rng):
+        yield Probe(case(part), "correct", "not_multi_hop")
+    for i in range(rules.n_unique_probes):
+        turned = [*rivals[i * rules.n_noise :], *rivals[: i * rules.n_noise]]
+        yield Probe(case(trajectory.evidence, turned), "wrong", "not_unique")
+    if rules.ask_for_all:
+        yield Probe(case(trajectory.evidence, rivals, ask_for_all=True), "wrong", "not_unique")
+
+
+def _parts(game: Game, trajectory: Trajectory, rng: np.random.Generator) -> list[list[Passage]]:
+    """Return the parts of the evidence from which the question must not be answerable."""
+    evidence, demanded = trajectory.evidence, _seed(trajectory).n_searches
+    if game.rules.chain == "searches":
+        turns = trajectory.conversation.turns
+        found = [{result.passage.id for result in turn.results} for turn in turns if turn.results]
+        return [[p for p in evidence if p.id not in ids] for ids in found] if len(found) > 1 else []
+    if game.rules.chain == "any" or demanded < 2:
+        return []
+    size = min(demanded - 1, len(evidence))
+    if comb(len(evidence), size) <= MAX_SUBSETS:
+        return [list(part) for part in combinations(evidence, size)]
+    drawn = {tuple(sorted(rng.permutation(len(evidence))[:size].tolist())) for _ in range(MAX_SUBSETS)}
+    return [[evidence[i] for i in part] for part in sorted(drawn)]
+
+
+def _rivals(proposals: Sequence[Proposal]) -> list[list[Passage] | str]:
+    """Return, for each proposal, passages that may hold another answer, best first, or what broke the search.
+
+    They are what the question and then the proposer's queries find, one passage of each in turn; one retrieval call
+    per retriever. Empty where no rule asks for them.
+    """
+    rivals: dict[int, list[Passage] | str] = {}
+    by_retriever: dict[int, list[int]] = {}
+    for i, (game, _) in enumerate(proposals):
+        if not (game.rules.n_unique_probes or game.rules.ask_for_all):
+            rivals[i] = []
+            continue
+        if game.retriever is None:
+            raise ConfigError("expected a retriever for the uniqueness probes, got a game without; give Game one")
+        by_retriever.setdefault(id(game.retriever), []).append(i)
+    for members in by_retriever.values():
+        queries = {i: [proposed_question(proposals[i][1]), *proposals[i][1].queries] for i in members}
+        retriever = proposals[members[0]][0].retriever
+        assert retriever is not None
+        try:
+            results = iter(retriever.search([query for i in members for query in queries[i]], N_RIVALS))
+        except RetrievalError as error:
+            rivals.update(dict.fromkeys(members, str(error)))
+            continue
+        for i in members:
+            ranked = [[result.passage for result in next(results)] for _ in queries[i]]
+            turns = chain.from_iterable(zip_longest(*ranked))
+            rivals[i] = list({p.id: p for p in turns if p is not None}.values())
+    return [rivals[i] for i in range(len(proposals))]
+
+
+def _judge(readings: Sequence[tuple[Proposal, Reading]], asked: Sequence[tuple[int, Probe]]) -> list[list[Verdict]]:
+    """Return the verdicts on each reading: one per answer that it names, none if it failed."""
+    verdicts: list[list[Verdict]] = [[] for _ in readings]
+    by_judge: dict[int, list[tuple[int, JudgeCase]]] = {}
+    for k, (((game, trajectory), reading), (_, asking)) in enumerate(zip(readings, asked, strict=True)):
+        answers = _named(reading.response) if asking.case.ask_for_all else [reading.response]
+        question, accepted = asking.case.question, _seed(trajectory).answers
+        cases = [JudgeCase(question=question, answers=accepted, response=answer) for answer in answers]
+        if not reading.error:
+            by_judge.setdefault(id(game.judge), []).extend((k, case) for case in cases)
+    for members in by_judge.values():
+        judge = readings[members[0][0]][0][0].judge
+        for (k, _), verdict in zip(members, judge.judge([case for _, case in members]), strict=True):
+            verdicts[k].append(verdict)
+    return verdicts
+
+
+def _named(response: str) -> list[str]:
+    """Return the answers that a reader lists, at least one, which may be empty."""
+    return [part for part in map(str.strip, re.split(r"[;\n]", response)) if part] or [""]
+
+
+def _finding(asking: Probe, reading: Reading, verdicts: Sequence[Verdict]) -> Validation:
+    if reading.error:
+        return Validation("failed", error=f"reader: {reading.error}")
+    if lost := [verdict for verdict in verdicts if verdict.label == "error"]:
+        return Validation("failed", reading.response, f"judge: {lost[0].detail or 'no verdict'}")
+    found = "correct" if all(verdict.correct for verdict in verdicts) else "wrong"
+    return Validation(asking.reason if found == asking.rejects else "ok", reading.response)
+
+
+def _seed(trajectory: Trajectory) -> Seed:
+    if not isinstance(trajectory.item, Seed):
+        raise TypeError(f"expected a proposer's trajectory, got one of role {trajectory.role!r}")
+    return trajectory.item
