@@ -17,8 +17,8 @@ _FILE = re.compile(r"\[\[\s*(?:file|image|media|category|datei|fichier|archivo|i
 _NAME = re.compile(r"\{\{\s*([^|{}\n<]*)")
 _NEXT_HEADING = re.compile(r"^==", re.M)
 _TAG = re.compile(
-    r"<(/?)(ref|math|gallery|timeline|score|syntaxhighlight|source|pre|imagemap|references|hiero|chem|ce|graph|"
-    r"mapframe|maplink|templatestyles|inputbox|categorytree|indicator|nowiki)\b[^<>]*?(/?)>",
+    r"<(/)?(ref|math|gallery|timeline|score|syntaxhighlight|source|pre|imagemap|references|hiero|chem|ce|graph|"
+    r"mapframe|maplink|templatestyles|inputbox|categorytree|indicator|nowiki)\b(?(1)\s*|[^<>]*?)(/)?>",
     re.I,
 )
 _OPENING = re.compile(r"\{\{+|\}\}")

@@ -21,20 +21,23 @@ if TYPE_CHECKING:
 CHUNK_ENTRIES = 500
 _HEADINGS = {f"h{level}": level for level in range(2, 7)}
 _BREAKS = frozenset(("p", "li", "dd", "dt", "blockquote", "div", "section", "ul", "ol", "br", "tr"))
-_HIDDEN = frozenset(("table", "style", "script", "figure", "sup", "nav", "head", "footer", "noscript", "math", "svg"))
+_HIDDEN = frozenset(
+    ("h1", "table", "style", "script", "figure", "sup", "nav", "head", "footer", "noscript", "math", "svg")
+)
 _VOID = frozenset(
     ("br", "img", "hr", "input", "meta", "link", "wbr", "source", "area", "col", "base", "embed", "track")
 )
 
 
 def plan(path: Path) -> Iterator[Chunk]:
-    """Yield ranges of entries.
+    """Yield ranges of entries; in archives of the present layout those of the content come first.
 
     Raises:
         CorpusError: If the archive is broken.
         ImportError: If ``libzim`` is missing.
     """
-    n_entries = _opened(path).all_entry_count
+    archive = _opened(path)
+    n_entries = archive.entry_count if archive.has_new_namespace_scheme else archive.all_entry_count
     size = path.stat().st_size
     for start in range(0, n_entries, CHUNK_ENTRIES):
         end = min(start + CHUNK_ENTRIES, n_entries)
