@@ -111,7 +111,8 @@ def round_statistics(rounds: Sequence[Round], pool: QuestionPool | None = None) 
     Shares and means are over what our side did not fail: ``valid_rate`` over validated proposals, ``solver_accuracy``
     over scored solves of fresh and reused tasks (dummies are left out), ``proposer_reward`` over paid proposers.
     ``zero_variance_share`` counts tasks with at least two scored solves that all have the same reward, and so give
-    no group-relative signal. ``duplicate_rate`` is the share of proposed questions that repeat an earlier one of the
+    no group-relative signal. ``repeat_call_rate`` is the share of searches that repeat one of the same episode.
+    ``duplicate_rate`` is the share of proposed questions that repeat an earlier one of the
     batch. ``rejected/<reason>`` counts proposals. Pool figures are as after the round.
     """
     played = [r for r in rounds if r.origin in ("fresh", "reused")]
@@ -121,6 +122,8 @@ def round_statistics(rounds: Sequence[Round], pool: QuestionPool | None = None) 
     paid = [r.proposer_reward for r in rounds if r.proposer_reward is not None]
     groups = [g for r in played if len(g := [s.reward for s in r.solves if s.reward is not None]) > 1]
     asked = [normalize_unicode(r.proposal.final) for r in rounds if r.proposal.final]
+    searched = [[normalize_unicode(q) for q in t.queries] for t in (*(r.proposal for r in rounds), *solves)]
+    repeats = [query in queries[:i] for queries in searched for i, query in enumerate(queries)]
     figures: dict[str, float | None] = {
         "n_proposals": len(rounds),
         "n_solves": len(solves),
@@ -131,6 +134,7 @@ def round_statistics(rounds: Sequence[Round], pool: QuestionPool | None = None) 
         "proposer_searches": _mean([len(r.proposal.queries) for r in rounds]),
         "demanded_searches": _mean([r.seed.n_searches for r in rounds]),
         "solver_searches": _mean([len(solve.queries) for solve in solves]),
+        "repeat_call_rate": _mean(repeats),
         "zero_variance_share": _mean([len(set(group)) == 1 for group in groups]),
         "duplicate_rate": _mean([question in asked[:i] for i, question in enumerate(asked)]),
     }

@@ -84,6 +84,7 @@ def test_whole_numbers_may_stand_for_floats():
         ({"judge": "exakt"}, "did you mean 'exact'"),
         ({"reader": "orcale"}, "did you mean 'oracle'"),
         ({"reader": {"name": "oracle", "x": 1}}, "expected 'oracle'"),
+        ({"reader": {"name": "oracle", "error": 1.5}}, "expected 'oracle'"),
         ({"tasks": "nowhere.jsonl"}, "existing file"),
         ({"seeds": 7}, "path as text"),
         ({"judge": {"name": "model", "agent": object()}}, "plain JSON"),

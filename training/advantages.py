@@ -12,6 +12,7 @@ Estimators (SSP sections 3 and 4, dossier of the released code):
 ``rloo``   reward minus the mean of the group's other rewards
 ``raw``    the reward itself: REINFORCE without a baseline (proposer of paper and code)
 ``batch``  reward minus the mean of the whole batch: REINFORCE with a baseline
+``hop``    as ``grpo`` over all groups of the same label, the demanded number of searches (HRPO, arXiv 2601.07055)
 ========== ============================================================================================
 """
 
@@ -27,18 +28,21 @@ Aggregation = Literal["token_mean", "row_mean", "token_sum"]
 Rewards = Sequence[float | None]
 
 
-def estimate(name: str, groups: Sequence[Rewards]) -> list[list[float]]:
+def estimate(name: str, groups: Sequence[Rewards], *, labels: Sequence[int] | None = None) -> list[list[float]]:
     """Return one advantage per reward, in the shape of ``groups``; 0 where the reward is None.
 
+    ``labels``, one per group, tell the estimator ``hop`` which groups are judged together; None: all of them.
+
     Raises:
-        ValueError: If the estimator is unknown or a reward is not finite.
+        ValueError: If the estimator is unknown, a reward is not finite, or groups and labels differ in number.
     """
     if name not in ESTIMATORS:
         raise ValueError(f"expected an estimator out of {sorted(ESTIMATORS)}, got {name!r}; name one of these")
     present = [[reward for reward in group if reward is not None] for group in groups]
     if not all(map(math.isfinite, chain.from_iterable(present))):
         raise ValueError(f"expected finite rewards, got {groups!r}; a failure of ours is None")
-    values = [iter(group) for group in ESTIMATORS[name](present)]
+    labels = labels or [0] * len(groups)
+    values = [iter(group) for group in (_hop(present, labels) if name == "hop" else ESTIMATORS[name](present))]
     return [
         [0.0 if reward is None else next(value) for reward in group]
         for group, value in zip(groups, values, strict=True)
@@ -86,10 +90,19 @@ def _batch(groups: list[list[float]]) -> list[list[float]]:
     return [[reward - fmean(rewards) for reward in group] for group in groups]
 
 
+def _hop(groups: list[list[float]], labels: Sequence[int]) -> list[list[float]]:
+    joined: dict[int, list[float]] = {}
+    for group, label in zip(groups, labels, strict=True):
+        joined.setdefault(label, []).extend(group)
+    left = {label: iter(_grpo(rewards)) for label, rewards in joined.items()}
+    return [[next(left[label]) for _ in group] for group, label in zip(groups, labels, strict=True)]
+
+
 ESTIMATORS: dict[str, Callable[[list[list[float]]], list[list[float]]]] = {
     "grpo": lambda groups: [_grpo(group) for group in groups],
     "mean": lambda groups: [_centred(group) for group in groups],
     "rloo": lambda groups: [_rloo(group) for group in groups],
     "raw": lambda groups: groups,
     "batch": _batch,
+    "hop": lambda groups: _hop(groups, [0] * len(groups)),
 }

@@ -39,6 +39,8 @@ class RunConfig:
     """JSON Lines file of answers that questions are written for; None: the worlds', or titles of passages."""
     train_worlds: int = 3
     """Number of generated worlds to play in."""
+    first_world: int = 0
+    """Seed of the first of these worlds; the others follow."""
     world_entities: int = 200
     """Passages of each generated world."""
     retriever: str = "bm25"
@@ -61,7 +63,7 @@ class RunConfig:
     n_solves: int | None = None
     """Solver episodes per question; None: as the rules say."""
     reader: str | None = None
-    """Who checks a question before it is used: oracle (worlds only), policy, or module:factory of an agent."""
+    """Who checks a question: oracle or '{"name": "oracle", "error": 0.2}' (worlds only), policy, or module:factory."""
     judge: str = "exact"
     """Who compares answers: exact, or module:factory of an agent that is asked when rules do not decide."""
     pool_tasks: str | None = None
@@ -72,6 +74,8 @@ class RunConfig:
     """Rounds of self-play; each is followed by one update."""
     seeds_per_round: int = 32
     """Proposals in a round."""
+    proposals_per_seed: int = 1
+    """Proposals for one answer in a round; they are one group, which grpo, mean and rloo need to be above 1."""
     train_proposer: bool = True
     """Whether to learn from proposals; otherwise the initial policy proposes."""
     train_solver: bool = True
@@ -94,9 +98,9 @@ class RunConfig:
     clip_high: float | None = None
     """How far above 1 the probability ratio may move."""
     solver_advantage: str | None = None
-    """Advantage of solves: grpo, mean, rloo, batch or raw."""
+    """Advantage of solves: grpo, mean, rloo, batch, hop or raw."""
     proposer_advantage: str | None = None
-    """Advantage of proposals: raw, batch, mean, grpo or rloo (a group is one proposal, so the last three give 0)."""
+    """Advantage of proposals: raw, batch, hop (within the same demanded searches), mean, grpo or rloo."""
     solver_aggregation: Aggregation | None = None
     """How the losses of the solver's tokens are averaged."""
     proposer_aggregation: Aggregation | None = None
@@ -128,6 +132,8 @@ class RunConfig:
     """Rounds between checkpoints."""
     keep_checkpoints: int = 2
     """How many checkpoints stay on disk."""
+    on_collapse: Literal["warn", "stop"] = "warn"
+    """What follows when training collapses; the last checkpoint before it stays on disk either way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,12 +167,14 @@ OPTIMIZERS = {
     ),
 }  # fmt: skip
 
-MAY_CHANGE = ("out", "resume", "n_rounds", "eval_every", "checkpoint_every", "keep_checkpoints", "threads")
+MAY_CHANGE = (
+    "out", "resume", "n_rounds", "eval_every", "checkpoint_every", "keep_checkpoints", "on_collapse", "threads",
+)  # fmt: skip
 """Fields that a resumed run may give anew."""
 
 _POSITIVE = (
     "n_rounds", "seeds_per_round", "max_new_tokens", "max_batch_tokens", "eval_every", "checkpoint_every",
-    "keep_checkpoints", "train_worlds", "temperature",
+    "keep_checkpoints", "train_worlds", "temperature", "proposals_per_seed",
 )  # fmt: skip
 
 
@@ -202,6 +210,9 @@ def _check(config: RunConfig) -> None:
     for name in ("solver_advantage", "proposer_advantage"):
         if getattr(config, name) not in ESTIMATORS:
             raise ConfigError(f"expected {name} out of {sorted(ESTIMATORS)}, got {getattr(config, name)!r}; name one")
+    if config.seeds_per_round % config.proposals_per_seed:
+        got = f"{config.seeds_per_round} and {config.proposals_per_seed}"
+        raise ConfigError(f"expected seeds_per_round to be a multiple of proposals_per_seed, got {got}; change one")
     if not (config.train_proposer or config.train_solver):
         raise ConfigError("expected a role to train, got train_proposer and train_solver False; allow one")
     if config.pool_tasks is not None and not config.corpus:
@@ -211,7 +222,9 @@ def _check(config: RunConfig) -> None:
 def game_settings(config: RunConfig, *, world: int | None = None) -> dict[str, object]:
     """Return what ``ssp_env.registry.build_game`` takes, for the files of the run or one generated world."""
     corpus = list(config.corpus) or {"world": {"seed": world, "n_entities": config.world_entities}}
-    reader = config.reader if config.reader in ("oracle", "policy") else {"agent": config.reader}
+    reader: object = config.reader if config.reader in ("oracle", "policy") else {"agent": config.reader}
+    if config.reader and config.reader.startswith("{"):
+        reader = json.loads(config.reader)
     judge = "exact" if config.judge == "exact" else {"name": "model", "agent": config.judge}
     rules = {"preset": config.rules, **dict(map(_rule, config.rule))}
     if config.n_solves is not None:

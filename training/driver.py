@@ -19,7 +19,9 @@ from ssp_env.protocols import Agent
 from ssp_env.records import round_record, round_statistics
 from ssp_env.selfplay import Agents, play_rounds
 from ssp_env.types import Round, Sampling, Trajectory
+from training import quality
 from training.advantages import Aggregation, coefficients, estimate
+from training.collapse import Alarm, alarms, good_before, role_entropy
 from training.config import RunConfig
 from training.evaluate import evaluate
 from training.games import Games, fill_pool, plan_of_round
@@ -29,6 +31,8 @@ from training.run_folder import RunFolder
 from training.update import RoundEnd, ScoredRow
 
 Figures = dict[str, float | None]
+Groups = list[tuple[int, list[Trajectory]]]
+"""Trajectories whose rewards are compared, with the number of searches that was demanded of their question."""
 
 
 class SelfPlayDriver:
@@ -59,11 +63,13 @@ class SelfPlayDriver:
             self.round = folder.checkpoint.round
         self._played: list[Round] = []
         self._figures: Figures = {}
+        self._lines: list[Mapping[str, object]] = [*folder.metrics()]
+        self._alarms: list[Alarm] = alarms(self._lines)
 
     def play(self, agent: HFAgent) -> list[ScoredRow]:
         """Play one round; before the first one, evaluate."""
-        if self.round == 0:
-            self._note({"round": 0, **self._evaluation(agent)}, [])
+        if self.round == 0 and (before := self._evaluation(agent)):
+            self._note({"round": 0, **before}, [])
         config = self.config
         other = self.frozen or agent
         agents = Agents(agent if config.train_proposer else other, agent if config.train_solver else other, agent)
@@ -76,7 +82,7 @@ class SelfPlayDriver:
             games=self.games.training,
         )
         rows, counts = scored_rows(self._played, config, learn_solver=self.round >= config.warm_up_rounds)
-        self._figures = {**round_statistics(self._played, self.pool), **_figures(counts)}
+        self._figures = {**round_statistics(self._played, self.pool), **_figures(counts), **role_entropy(rows)}
         return rows
 
     def finish_round(self, agent: HFAgent, metrics: Mapping[str, float]) -> RoundEnd:
@@ -86,13 +92,16 @@ class SelfPlayDriver:
         last = self.round >= self.config.n_rounds
         due = (last or self.round % self.config.eval_every == 0) and not stop
         evaluation = self._evaluation(agent) if due else {}
-        self._note({"round": self.round, **self._figures, **metrics, **evaluation}, self._played)
+        known = self._closed_book(agent) if due else None
+        self._note({"round": self.round, **self._figures, **metrics, **evaluation}, self._played, known)
+        stop = stop or (self.config.on_collapse == "stop" and any(alarm.stops for alarm in self._alarms))
         return RoundEnd(save=last or stop or self.round % self.config.checkpoint_every == 0, stop=stop)
 
     def publish(self, checkpoint: Path) -> None:
         """Complete a checkpoint with the pool and move it to its place in the run's folder."""
         state = {"pool": self.pool.state_dict()}
-        self.folder.publish(checkpoint, self.round, state, keep=self.config.keep_checkpoints)
+        keep, good = self.config.keep_checkpoints, good_before(self._alarms)
+        self.folder.publish(checkpoint, self.round, state, keep=keep, good_before=good)
 
     def _evaluation(self, agent: Agent) -> Figures:
         if not self.games.tasks:
@@ -100,10 +109,31 @@ class SelfPlayDriver:
         accuracy = evaluate(self.games.held_out, self.games.tasks, agent, max_new_tokens=self.config.max_new_tokens)
         return {f"held_out/{kind}": share for kind, share in accuracy.items()}
 
-    def _note(self, figures: Mapping[str, float | None], played: Sequence[Round]) -> None:
-        self.folder.append("rounds.jsonl", ({"round": figures["round"], **round_record(r)} for r in played))
-        self.folder.append("metrics.jsonl", [figures])
-        self.progress.show(figures)
+    def _closed_book(self, agent: Agent) -> quality.ClosedBook:
+        return quality.closed_book(self._played, self.games, agent, max_new_tokens=self.config.max_new_tokens)
+
+    def _note(
+        self, figures: Mapping[str, float | None], played: Sequence[Round], known: quality.ClosedBook | None = None
+    ) -> None:
+        """Write a round down, show it, and warn of what has begun to collapse."""
+        found = quality.measure(played, self.games)
+        records = [
+            {"round": figures["round"], **round_record(r), **quality.record(q, (known or {}).get(i))}
+            for i, (r, q) in enumerate(zip(played, found, strict=True))
+        ]
+        line = {**figures, **quality.figures(played, found, known)}
+        before = {alarm.name for alarm in self._alarms}
+        self._alarms = alarms([*self._lines, line])
+        line |= {f"collapse/{alarm.name}": float(alarm.since) for alarm in self._alarms}
+        self._lines.append(line)
+        self.folder.append("rounds.jsonl", records)
+        self.folder.append("metrics.jsonl", [line])
+        self.progress.show(line)
+        for alarm in self._alarms:
+            if alarm.name not in before:
+                good = self.folder.last_before(alarm.since)
+                kept = f" Last checkpoint before that: {good.name}." if good else ""
+                self.progress.say(f"Warning: since round {alarm.since}, {alarm.text} ({alarm.name}).{kept}")
 
 
 def scored_rows(
@@ -113,18 +143,21 @@ def scored_rows(
 
     ``config`` is resolved. Trajectories without a reward have no row.
     """
-    proposals = [[r.proposal] for r in played] if config.train_proposer else []
-    solves = [list(r.solves) for r in played] if config.train_solver and learn_solver else []
-    roles: list[tuple[list[list[Trajectory]], str | None, Aggregation | None, float | None]] = [
+    proposed = _by_seed(played, config.proposals_per_seed) if config.train_proposer else []
+    proposals = [(rounds[0].seed.n_searches, [r.proposal for r in rounds]) for rounds in proposed]
+    learned = played if config.train_solver and learn_solver else ()
+    solves = [(r.seed.n_searches, list(r.solves)) for r in learned]
+    roles: list[tuple[Groups, str | None, Aggregation | None, float | None]] = [
         (proposals, config.proposer_advantage, config.proposer_aggregation, config.proposer_weight),
         (solves, config.solver_advantage, config.solver_aggregation, 1.0),
     ]
-    rows, counts = training_rows([t for groups, *_ in roles for group in groups for t in group])
+    rows, counts = training_rows([t for groups, *_ in roles for _, group in groups for t in group])
     remaining = iter(rows)
     scored: list[ScoredRow] = []
     for groups, advantage, aggregation, weight in roles:
-        rewards = [[t.reward for t in group] for group in groups]
-        advantages = [a for group in estimate(advantage or "raw", rewards) for a in group]
+        rewards = [[t.reward for t in group] for _, group in groups]
+        estimated = estimate(advantage or "raw", rewards, labels=[demanded for demanded, _ in groups])
+        advantages = [a for group in estimated for a in group]
         flat = [reward for group in rewards for reward in group]
         scored += _weighted(
             [
@@ -136,6 +169,14 @@ def scored_rows(
             weight=1.0 if weight is None else weight,
         )
     return scored, counts
+
+
+def _by_seed(played: Sequence[Round], per_seed: int) -> list[list[Round]]:
+    """Return the rounds in groups of one seed, or each alone where a seed is drawn once."""
+    groups: dict[object, list[Round]] = {}
+    for i, r in enumerate(played):
+        groups.setdefault(r.seed if per_seed > 1 else i, []).append(r)
+    return list(groups.values())
 
 
 def _weighted(kept: list[tuple[TrainingRow, float]], *, aggregation: Aggregation, weight: float) -> list[ScoredRow]:

@@ -23,11 +23,15 @@ MAX_SEARCHES = 2
 
 @dataclass(frozen=True, slots=True)
 class Games:
-    """The games that are trained on, and the game and questions of the evaluation."""
+    """The games that are trained on, and the game and questions of the evaluation.
+
+    ``worlds`` are those of the training games, in order; empty where seeds or passages come from files.
+    """
 
     training: tuple[Game, ...]
     held_out: Game
     tasks: tuple[Task, ...]
+    worlds: tuple[World, ...] = ()
 
 
 def build_games(config: RunConfig) -> Games:
@@ -36,14 +40,18 @@ def build_games(config: RunConfig) -> Games:
     Raises:
         SSPError: If the configuration or a file cannot be used.
     """
+    worlds: tuple[World, ...] = ()
     if config.corpus:
         game = build_game(game_settings(config))
         training: tuple[Game, ...] = (game if game.seeds else replace(game, seeds=title_seeds(game, config.seed)),)
         held_out = game
     else:
-        training = tuple(build_game(game_settings(config, world=world)) for world in range(config.train_worlds))
+        numbers = range(config.first_world, config.first_world + config.train_worlds)
+        training = tuple(build_game(game_settings(config, world=world)) for world in numbers)
+        if config.seeds is None:
+            worlds = tuple(World(WorldConfig(seed=n, n_entities=config.world_entities)) for n in numbers)
         held_out = build_game(game_settings(config, world=config.eval_world))
-    return Games(training, held_out, tuple(_held_out_tasks(config)))
+    return Games(training, held_out, tuple(_held_out_tasks(config)), worlds)
 
 
 def title_seeds(game: Game, seed: int) -> tuple[Seed, ...]:
@@ -60,16 +68,19 @@ def title_seeds(game: Game, seed: int) -> tuple[Seed, ...]:
 
 
 def plan_of_round(games: Sequence[Game], config: RunConfig, round_index: int) -> list[tuple[Game, Seed]]:
-    """Return the games and seeds of a round: every pair comes once before any comes again.
+    """Return the games and seeds of a round: every pair is drawn once before any is drawn again.
+
+    A drawn pair stands in the plan ``proposals_per_seed`` times.
 
     A function of its arguments alone, so that a resumed run goes on with the same seeds.
     """
     pairs = [(game, seed) for game in games for seed in game.seeds]
-    plan = []
-    for i in range(round_index * config.seeds_per_round, (round_index + 1) * config.seeds_per_round):
+    plan: list[tuple[Game, Seed]] = []
+    n_drawn = config.seeds_per_round // config.proposals_per_seed
+    for i in range(round_index * n_drawn, (round_index + 1) * n_drawn):
         epoch, place = divmod(i, len(pairs))
         order = np.random.default_rng([config.seed, 4, epoch]).permutation(len(pairs))
-        plan.append(pairs[int(order[place])])
+        plan += [pairs[int(order[place])]] * config.proposals_per_seed
     return plan
 
 

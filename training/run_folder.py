@@ -101,6 +101,11 @@ class RunFolder:
         """The complete checkpoints, oldest first."""
         return sorted(p for p in (self.path / "checkpoints").glob("round-*") if read_checkpoint(p))
 
+    def last_before(self, round_number: int) -> Path | None:
+        """Return the last complete checkpoint made before a round."""
+        limit = f"round-{round_number:06d}"
+        return next((path for path in reversed(self.checkpoints) if path.name < limit), None)
+
     @property
     def round(self) -> int:
         """Rounds played until the last checkpoint."""
@@ -123,8 +128,19 @@ class RunFolder:
         """Return the lines of ``metrics.jsonl``."""
         return [json.loads(line) for line in (self.path / LOGS[0]).read_text(encoding="utf-8").splitlines()]
 
-    def publish(self, written: Path, round_number: int, state: Mapping[str, object], *, keep: int) -> Path:
-        """Complete a freshly written checkpoint, move it to its place and drop all but the last ``keep``."""
+    def publish(
+        self,
+        written: Path,
+        round_number: int,
+        state: Mapping[str, object],
+        *,
+        keep: int,
+        good_before: int | None = None,
+    ) -> Path:
+        """Complete a freshly written checkpoint, move it to its place and drop all but the last ``keep``.
+
+        The last checkpoint made before round ``good_before`` is not dropped.
+        """
         lengths = {log: (self.path / log).stat().st_size for log in LOGS}
         sizes = {p.relative_to(written).as_posix(): p.stat().st_size for p in written.rglob("*") if p.is_file()}
         write_json(written / STATE, {**state, "round": round_number, "logs": lengths, "files": sizes})
@@ -133,8 +149,10 @@ class RunFolder:
         if place.exists():
             shutil.rmtree(place)
         os.rename(written, place)
+        good = self.last_before(good_before) if good_before is not None else None
         for old in self.checkpoints[:-keep]:
-            shutil.rmtree(old)
+            if old != good:
+                shutil.rmtree(old)
         return place
 
     def _rewind(self, lengths: Mapping[str, int]) -> None:

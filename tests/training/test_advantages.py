@@ -66,6 +66,15 @@ def test_aggregations_equal_their_definition(aggregation):
     assert total == pytest.approx(by_definition[aggregation])
 
 
+def test_hop_compares_rewards_of_the_same_label_over_all_groups():
+    got = estimate("hop", [[1.0], [0.0], [None], [0.5], [3.0], [0.0]], labels=[1, 2, 1, 1, 2, 3])
+    joined = estimate("grpo", [[1.0, 0.5], [0.0, 3.0], [0.0]])
+    assert got == [[joined[0][0]], [joined[1][0]], [0.0], [joined[0][1]], [joined[1][1]], [0.0]]
+    assert estimate("hop", [[1.0, 0.0]]) == estimate("grpo", [[1.0, 0.0]])
+    with pytest.raises(ValueError):
+        estimate("hop", [[1.0]], labels=[1, 2])
+
+
 def test_the_role_weight_scales_every_row():
     assert coefficients([1.0, -1.0], [2, 2], aggregation="token_mean", weight=0.5) == [0.125, -0.125]
     assert coefficients([], [], aggregation="row_mean") == []

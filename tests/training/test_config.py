@@ -69,6 +69,7 @@ def test_sequential_updates_follow_the_order_of_the_rules(rules, updates, expect
     [
         {"n_rounds": 0},
         {"temperature": 0.0},
+        {"seeds_per_round": 9, "proposals_per_seed": 2},
         {"solver_advantage": "ppo"},
         {"train_proposer": False, "train_solver": False},
         {"pool_tasks": "x.jsonl"},

@@ -13,6 +13,18 @@ def worlds():
     return build_games(resolved(RunConfig(train_worlds=2, eval_questions=4)))
 
 
+def test_a_seed_may_be_proposed_for_several_times_in_a_row(worlds):
+    config = resolved(RunConfig(seeds_per_round=8, proposals_per_seed=4))
+    plan = plan_of_round(worlds.training, config, 2)
+    assert len(plan) == 8 and plan[0] == plan[3] != plan[4] == plan[7]
+
+
+def test_the_worlds_of_the_games_are_known_and_their_numbers_chosen():
+    games = build_games(resolved(RunConfig(train_worlds=1, first_world=7, eval_questions=0)))
+    assert [world.config.seed for world in games.worlds] == [7]
+    assert games.worlds[0].passages == tuple(games.training[0].corpus.at(i) for i in range(200))
+
+
 def test_every_seed_comes_once_before_any_comes_again(worlds):
     config = resolved(RunConfig(seeds_per_round=50))
     n = sum(len(game.seeds) for game in worlds.training)
