@@ -108,6 +108,13 @@ def test_what_a_user_can_put_right_is_one_message(whole, tmp_path, capsys, flags
     assert not (tmp_path / "new").exists()
 
 
+def test_several_processes_are_refused(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert main(["--out", str(tmp_path / "run")]) == 2
+    assert "torchrun" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
 def test_an_unknown_flag_is_refused(capsys):
     with pytest.raises(SystemExit) as exit_:
         main(["--learning-rat", "1"])

@@ -30,7 +30,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 import tyro  # noqa: E402
 
 from agents.hf import HFAgent, load_model  # noqa: E402
-from ssp_env.errors import SSPError  # noqa: E402
+from ssp_env.errors import ConfigError, SSPError  # noqa: E402
 from training.config import MAY_CHANGE, RunConfig, from_json, resolved, to_json, update_settings  # noqa: E402
 from training.driver import SelfPlayDriver  # noqa: E402
 from training.games import build_games  # noqa: E402
@@ -67,6 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(config: RunConfig) -> None:
     """Train as configured: build what is played, open the folder, play and learn, show what came out."""
+    require_one_process()
     keep_quiet()
     games = build_games(config)
     model, tokenizer = load_model(config.model, dtype=config.dtype)
@@ -124,6 +125,12 @@ def report(config: RunConfig, folder: RunFolder, rounds: int) -> None:
     print("  curves   curves.png\n  figures  metrics.jsonl\n  games    rounds.jsonl")
     if rounds < config.n_rounds:
         print(f"Stopped after round {rounds}. Continue with: python {sys.argv[0]} --resume --out {folder.path}")
+
+
+def require_one_process() -> None:
+    """Refuse launchers of several processes, which would each play and write the same run."""
+    if (n_processes := int(os.environ.get("WORLD_SIZE", "1"))) > 1:
+        raise ConfigError(f"expected one process, got {n_processes}; start without torchrun or accelerate")
 
 
 def keep_quiet() -> None:

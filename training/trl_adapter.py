@@ -65,8 +65,11 @@ class SelfPlayTrainer(GRPOTrainer):  # type: ignore[misc]
         """Prepare training; ``lora_rank`` above 0 trains adapters of all linear layers but the last.
 
         Raises:
-            ConfigError: If several processes were launched, or the reference model of ``beta`` cannot be reloaded.
+            ConfigError: If several processes were launched, several GPUs are visible, or the reference model of
+                ``beta`` cannot be reloaded.
         """
+        if (n_gpus := torch.cuda.device_count()) > 1:
+            raise ConfigError(f"expected one visible GPU, got {n_gpus}; set CUDA_VISIBLE_DEVICES=0")
         if settings.beta and not lora_rank and not Path(model.config._name_or_path or "?").is_dir():
             raise ConfigError(
                 f"expected a model loaded from a folder for beta={settings.beta!r}, got one of "

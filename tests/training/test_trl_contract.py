@@ -11,6 +11,7 @@ import trl
 from trl import GRPOTrainer
 
 from ssp_env.errors import ConfigError
+from ssp_env.types import Sampling
 from tests.training.models import tiny_llama, word_tokenizer
 from training.rows import TrainingRow
 from training.trl_adapter import SelfPlayTrainer, micro_batches
@@ -133,6 +134,22 @@ def test_kl_is_the_token_mean_to_the_initial_model(tmp_path):
 def test_a_reference_that_cannot_be_reloaded_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="folder"):
         trained(tmp_path, FixedRounds(ROWS), beta=0.1)
+
+
+def test_lora_moves_adapters_only_and_keeps_the_base_model_as_reference(tmp_path):
+    driver = FixedRounds(ROWS, save=True)
+    settings = UpdateSettings(output_dir=tmp_path, n_rounds=2, lr=1e-2, beta=0.1)
+    trainer = SelfPlayTrainer(tiny_llama(TOKENIZER), TOKENIZER, driver=driver, settings=settings, lora_rank=2)
+    trainer.train()
+    state = trainer.model.state_dict()
+    before = tiny_llama(TOKENIZER).state_dict()
+    base = {name.replace("base_model.model.", "").replace(".base_layer", ""): v for name, v in state.items()}
+    assert all(torch.equal(value, base[name]) for name, value in before.items())
+    assert any(value.abs().sum() > 0 for name, value in state.items() if "lora_B" in name)
+    assert "adapter_model.safetensors" in driver.published[-1]
+    assert driver.metrics[0]["kl"] == pytest.approx(0, abs=1e-6)
+    assert driver.metrics[1]["kl"] > 0
+    assert trainer.agent.complete([], sampling=Sampling()) == []
 
 
 @pytest.mark.parametrize("rows", [[], [ScoredRow(ROWS[0].row, 0.0)]])
