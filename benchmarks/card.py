@@ -54,7 +54,7 @@ def write_card(
         "settings": dict(settings or {}),
         "command": command,
         "seeds": list(seeds),
-        "commit": _commit(),
+        "commit": commit(),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "machine": _machine(),
         "versions": _versions(),
@@ -69,7 +69,7 @@ def command_line() -> str:
     return shlex.join(["python", str(name), *sys.argv[1:]])
 
 
-def _commit() -> str:
+def commit() -> str:
     """Return the commit, marked when files that are tracked differ from it."""
     try:
         head = _git("rev-parse", "HEAD")

@@ -11,6 +11,7 @@ from ssp_env.types import (
     Completion,
     Conversation,
     Final,
+    ReadingCase,
     Round,
     SearchResult,
     Seed,

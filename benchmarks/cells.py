@@ -1,0 +1,135 @@
+"""Running cells: a few training processes at a time, each in a folder of its own, every one resumable.
+
+``<work>/<key>/`` holds ``cell.json`` (the settings), ``run/`` (the run folder), ``log.txt``, ``attempts.jsonl``
+(seconds and commit of each process) and, once the run is complete, ``done.json``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.arms import Cell
+from benchmarks.card import ROOT, commit
+from ssp_env.artefacts import write_json
+
+POLL_S = 0.2
+TRAIN = ROOT / "training" / "run_ssp.py"
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A complete cell: its lines of ``metrics.jsonl``, the seconds it took, and the commits it was run at."""
+
+    cell: Cell
+    lines: tuple[dict[str, object], ...]
+    wall_s: float
+    commits: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Running:
+    cell: Cell
+    process: subprocess.Popen[bytes]
+    started: float
+    commit: str
+
+
+def read_result(work: Path, cell: Cell) -> Result | None:
+    """Return the result of a cell, or None while it is not complete."""
+    folder = work / cell.key
+    if not (folder / "done.json").exists():
+        return None
+    lines = tuple(json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text("utf-8").splitlines())
+    attempts = [json.loads(line) for line in (folder / "attempts.jsonl").read_text("utf-8").splitlines()]
+    commits = tuple(sorted({str(attempt["commit"]) for attempt in attempts}))
+    return Result(cell, lines, sum(attempt["wall_s"] for attempt in attempts), commits)
+
+
+def run_cells(work: Path, cells: Sequence[Cell], *, n_processes: int, say: Say, script: Path = TRAIN) -> list[Cell]:
+    """Run the cells that are not complete and return those that failed; Ctrl-C lets runs write a checkpoint first."""
+    waiting = [cell for cell in cells if read_result(work, cell) is None]
+    finished = [r.wall_s for cell in cells if (r := read_result(work, cell)) is not None]
+    running: list[_Running] = []
+    failed: list[Cell] = []
+    try:
+        while waiting or running:
+            while waiting and len(running) < n_processes:
+                running.append(_start(work, waiting.pop(0), script))
+            time.sleep(POLL_S)
+            for ended in [r for r in running if r.process.poll() is not None]:
+                running.remove(ended)
+                wall_s = time.monotonic() - ended.started
+                if _end(work, ended, wall_s):
+                    finished.append(wall_s)
+                else:
+                    failed.append(ended.cell)
+                say(_progress(work, ended, len(waiting), running, finished, n_processes))
+    except KeyboardInterrupt:
+        say("Stopping: each run finishes its round and keeps a checkpoint. Start again to go on.")
+        for run in running:
+            run.process.send_signal(signal.SIGINT)
+        for run in running:
+            run.process.wait()
+            _end(work, run, time.monotonic() - run.started)
+        raise
+    return failed
+
+
+def is_complete(lines: Sequence[dict[str, object]], n_rounds: int) -> bool:
+    """Return whether the last round was played and examined."""
+    return bool(lines) and lines[-1]["round"] == n_rounds and any(key.startswith("held_out/") for key in lines[-1])
+
+
+def _start(work: Path, cell: Cell, script: Path) -> _Running:
+    folder = work / cell.key
+    folder.mkdir(parents=True, exist_ok=True)
+    again = (folder / "run" / "config.json").exists()
+    write_json(folder / "cell.json", {"settings": dict(cell.settings)})
+    command = [sys.executable, str(script), *cell.flags, "--out", str(folder / "run")]
+    with open(folder / "log.txt", "ab") as log:
+        process = subprocess.Popen(
+            [*command, "--resume"] if again else command,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=ROOT,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            start_new_session=True,
+        )
+    return _Running(cell, process, time.monotonic(), commit())
+
+
+def _end(work: Path, ended: _Running, wall_s: float) -> bool:
+    """Note the attempt; return whether the cell is complete now."""
+    folder = work / ended.cell.key
+    with open(folder / "attempts.jsonl", "a", encoding="utf-8") as file:
+        attempt = {"wall_s": round(wall_s, 1), "exit_code": ended.process.returncode, "commit": ended.commit}
+        file.write(json.dumps(attempt) + "\n")
+    metrics = folder / "run" / "metrics.jsonl"
+    lines = [json.loads(line) for line in metrics.read_text("utf-8").splitlines()] if metrics.exists() else []
+    if ended.process.returncode or not is_complete(lines, ended.cell.n_rounds):
+        return False
+    write_json(folder / "done.json", {"round": lines[-1]["round"]})
+    return True
+
+
+def _progress(
+    work: Path, ended: _Running, n_waiting: int, running: Sequence[_Running], finished: Sequence[float], n: int
+) -> str:
+    name = f"{ended.cell.key} seed {ended.cell.seed}"
+    state = "done" if read_result(work, ended.cell) else f"failed (see {work / ended.cell.key / 'log.txt'})"
+    left = n_waiting + len(running)
+    if not finished:
+        return f"{name}: {state}; {left} left"
+    mean_s = sum(finished) / len(finished)
+    spent_s = sum(time.monotonic() - r.started for r in running)
+    eta_min = max(left * mean_s - spent_s, 0.0) / n / 60
+    return f"{name}: {state}; {left} left, about {eta_min:.0f} min ({mean_s / 60:.1f} min a cell, {n} at a time)"
