@@ -38,7 +38,7 @@ from ssp_env.serve.wire import render_answer, render_results
 
 SIZES = (1, 2, 4, 8, 16)
 KEEP_EVERY = 100
-WORKLOADS = ("fresh", "groups", "recorded")
+WORKLOADS = ("recorded", "groups", "fresh")
 GROUP = 8
 K = 3
 SERVERS = {"ssp": ["-m", "ssp_env", "serve", "--port", "0"], "plain": ["-m", "benchmarks.plain_server"]}
