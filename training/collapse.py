@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from statistics import fmean
 
 from training.update import ScoredRow
@@ -43,33 +42,47 @@ class Alarm:
 
 @dataclass(frozen=True, slots=True)
 class Detector:
-    """A condition on the lines of ``metrics.jsonl`` up to a round, and for how many rounds it must hold."""
+    """A condition on the lines of ``metrics.jsonl`` up to a round, and for how many rounds it must hold.
+
+    ``stops``: whether a run may be ended by it. ``spoils``: whether the policy is worse than before it held.
+    """
 
     text: str
     holds: Callable[[Sequence[Line]], bool]
     n_rounds: int = WINDOW
     stops: bool = False
+    spoils: bool = True
 
 
 def alarms(lines: Sequence[Line]) -> list[Alarm]:
     """Return the alarms after the last of the given lines of ``metrics.jsonl``, in the order of the table."""
+    return [
+        Alarm(name, held[-1], DETECTORS[name].text, DETECTORS[name].stops)
+        for name, held in _held(lines).items()
+        if len(held) >= DETECTORS[name].n_rounds
+    ]
+
+
+def good_before(lines: Sequence[Line]) -> int | None:
+    """Return the first round of the longest series in which a detector holds now, however short; None without one.
+
+    A checkpoint made before it is good whatever the alarm that may come of the series. Detectors that do not spoil a
+    policy are left out.
+    """
+    return min((held[-1] for name, held in _held(lines).items() if DETECTORS[name].spoils), default=None)
+
+
+def _held(lines: Sequence[Line]) -> dict[str, list[int]]:
+    """Return the last rounds in which a detector holds without a break, latest first, for those that hold now."""
     rounds = [line for line in lines if line["round"]]
-    found = []
+    found = {}
     for name, detector in DETECTORS.items():
-        held = _held(detector, rounds)
-        if len(held) >= detector.n_rounds:
-            found.append(Alarm(name, int(str(rounds[held[-1] - 1]["round"])), detector.text, detector.stops))
+        held: list[int] = []
+        while len(held) < len(rounds) and detector.holds(rounds[: len(rounds) - len(held)]):
+            held.append(int(str(rounds[-1 - len(held)]["round"])))
+        if held:
+            found[name] = held
     return found
-
-
-def _held(detector: Detector, rounds: Sequence[Line]) -> list[int]:
-    """Return the numbers of lines, from all of them down, at the end of which the detector holds without a break."""
-    return list(takewhile(lambda n: detector.holds(rounds[:n]), range(len(rounds), 0, -1)))
-
-
-def good_before(found: Sequence[Alarm]) -> int | None:
-    """Return the round before which none of the alarms held; None without alarms."""
-    return min((alarm.since for alarm in found), default=None)
 
 
 def role_entropy(rows: Sequence[ScoredRow]) -> dict[str, float | None]:
@@ -124,7 +137,9 @@ DETECTORS = {
     "valid_rate": Detector("fewer than 5 % of the proposals are valid", _below("valid_rate", 0.05), stops=True),
     "runaway": Detector("questions that nobody solves pay the proposer", _runaway, n_rounds=3, stops=True),
     "decline": Detector("the solver has lost half of its accuracy while the proposer earns more", _decline),
-    "zero_variance": Detector("over 90 % of the groups give no signal", _above("zero_variance_share", 0.9)),
-    "repeat_calls": Detector("over 30 % of the searches are repeats", _above("repeat_call_rate", 0.3)),
+    "zero_variance": Detector(
+        "over 90 % of the groups give no signal", _above("zero_variance_share", 0.9), spoils=False
+    ),
+    "repeat_calls": Detector("over 30 % of the searches are repeats", _above("repeat_call_rate", 0.3), spoils=False),
     "entropy": Detector("a role's entropy left the range of 0.1 to 4 times its start", _entropy),
 }

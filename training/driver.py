@@ -100,7 +100,7 @@ class SelfPlayDriver:
     def publish(self, checkpoint: Path) -> None:
         """Complete a checkpoint with the pool and move it to its place in the run's folder."""
         state = {"pool": self.pool.state_dict()}
-        keep, good = self.config.keep_checkpoints, good_before(self._alarms)
+        keep, good = self.config.keep_checkpoints, good_before(self._lines)
         self.folder.publish(checkpoint, self.round, state, keep=keep, good_before=good)
 
     def _evaluation(self, agent: Agent) -> Figures:

@@ -10,7 +10,7 @@ from ssp_env.envs.proposer import ProposerScenario
 from ssp_env.errors import AgentError, ConfigError, JudgeError, ReaderError
 from ssp_env.presets import GameRules
 from ssp_env.registry import build_agent
-from ssp_env.types import Sampling
+from ssp_env.types import Reading, Sampling
 from tests.fakes import PROPOSAL, BrokenAgent, BrokenJudge, FixedReader, FunctionAgent, ScriptedAgent, tiny_game
 
 
@@ -51,6 +51,23 @@ def test_a_rejected_question_pays_the_invalid_reward(replies, reason):
 def test_an_unanswerable_question_is_rejected_by_the_gate():
     info = propose(opened(tiny_game(reader=FixedReader("Lake Mere"))))[-1]
     assert (info["validation"], info["rewards"]) == ("not_answerable", {"proposer": [0.0]})
+
+
+def test_rules_that_read_again_reject_in_the_environment_too():
+    rules = GameRules(closed_book_probe=True)
+    info = propose(opened(tiny_game(rules, reader=FixedReader())))[-1]
+    assert (info["validation"], info["rewards"]) == ("closed_book", {"proposer": [0.0]})
+
+
+def test_an_outage_of_a_second_reading_is_raised():
+    readings = iter([[Reading("Lake Tarn")], [Reading("", "down")]])
+
+    class Tires:
+        def read(self, cases):
+            return next(readings)
+
+    with pytest.raises(ReaderError, match="down"):
+        propose(opened(tiny_game(GameRules(closed_book_probe=True), reader=Tires())))
 
 
 def test_running_out_of_turns_truncates_and_rejects():

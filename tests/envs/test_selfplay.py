@@ -7,7 +7,7 @@ import pytest
 
 from ssp_env.envs.base import TextEnv
 from ssp_env.envs.selfplay import SelfPlayScenario
-from ssp_env.errors import ReaderError
+from ssp_env.errors import ConfigError, ReaderError
 from ssp_env.presets import GameRules
 from ssp_env.registry import build_agent
 from ssp_env.types import Sampling
@@ -108,3 +108,11 @@ def test_the_expert_plays_rounds_over_the_world(reader):
         outcomes.append(info["validation"])
         assert total == sum(info["rewards"].get("solver", []))
     assert outcomes.count("ok") >= 4
+
+
+@pytest.mark.parametrize("make", [gym.make, gym.make_vec])
+def test_a_policy_that_reads_once_cannot_be_probed(make):
+    rules = {"preset": "world", "closed_book_probe": True}
+    with pytest.raises(ConfigError, match="acts once"):
+        make("SearchSelfPlay-v0", rules=rules, reader="policy")
+    make("SearchSelfPlay-v0", rules=rules).close()

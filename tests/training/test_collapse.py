@@ -2,7 +2,7 @@
 
 import pytest
 
-from training.collapse import DETECTORS, Alarm, alarms, good_before, role_entropy
+from training.collapse import DETECTORS, alarms, good_before, role_entropy
 from training.rows import TrainingRow
 from training.update import ScoredRow
 
@@ -27,7 +27,7 @@ def names(found):
 
 def test_a_healthy_run_and_an_empty_one_raise_nothing():
     assert alarms([]) == alarms(lines(*[{}] * 30)) == []
-    assert good_before([]) is None
+    assert good_before([]) is good_before(lines({})) is None
 
 
 @pytest.mark.parametrize(("name", "bad"), [
@@ -49,7 +49,8 @@ def test_an_alarm_comes_after_its_number_of_rounds_and_goes_with_the_first_good_
     (alarm,) = [alarm for alarm in found if alarm.name == name]
     assert 11 <= alarm.since <= 11 + extra
     if name != "decline":
-        assert alarm.since == good_before(found) == 11
+        assert alarm.since == 11
+        assert good_before(lines(*good, *[bad] * n)) == (11 if DETECTORS[name].spoils else None)
         assert name not in names(alarms(lines(*good, *[bad] * n, {})))
 
 
@@ -67,8 +68,11 @@ def test_a_harder_game_with_an_honest_proposer_is_no_decline():
     assert names(alarms(lines(*[{}] * 10, *[{"solver_accuracy": 0.2, "proposer_reward": 0.1}] * 10))) == []
 
 
-def test_good_before_is_the_earliest_round_of_any_alarm():
-    assert good_before([Alarm("a", 9, "", False), Alarm("b", 7, "", False)]) == 7
+def test_what_may_become_an_alarm_already_marks_the_last_good_round():
+    worse = {"valid_rate": 0.0}
+    assert good_before(lines({}, {}, worse)) == 3
+    assert good_before(lines({}, worse, {"valid_rate": 0.0, "proposer_reward": 1.0, "solver_accuracy": 0.0})) == 2
+    assert good_before(lines({}, worse, {})) is None
 
 
 def test_entropy_is_the_mean_surprise_of_the_sampled_tokens_by_role():

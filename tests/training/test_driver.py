@@ -72,6 +72,26 @@ def test_the_proposers_weight_scales_its_rows_only():
     assert by_role(weighted)["solver"] == by_role(plain)["solver"]
 
 
+def asked(n_searches, reward, name):
+    seed = Seed(name, "x", n_searches=n_searches)
+    return replace(played(reward, []), seed=seed, proposal=replace(episode("proposer", reward, 1), item=seed))
+
+
+def test_hop_compares_proposals_of_the_same_demand():
+    rounds = [asked(1, 1.0, "a"), asked(2, 5.0, "b"), asked(1, 0.0, "c"), asked(2, 5.0, "d")]
+    rows, _ = scored_rows(rounds, replace(CONFIG, proposer_advantage="hop"))
+    half = 1 / 4 / 2**0.5
+    np.testing.assert_allclose(by_role(rows)["proposer"], [half, 0.0, -half, 0.0], atol=1e-5)
+
+
+def test_proposals_for_one_seed_are_a_group():
+    rounds = [asked(1, reward, name) for name in "ab" for reward in (1.0, 0.0)]
+    rows, _ = scored_rows(rounds, replace(CONFIG, proposer_advantage="mean", proposals_per_seed=2))
+    assert by_role(rows)["proposer"] == [0.125, -0.125, 0.125, -0.125]
+    rows, _ = scored_rows(rounds, replace(CONFIG, proposer_advantage="mean"))
+    assert by_role(rows)["proposer"] == [0.0] * 4
+
+
 def test_episodes_without_token_ids_are_counted_and_left_out():
     spoken = replace(ROUNDS[0], solves=(episode("solver", 1.0, ids=False), episode("solver", 0.0)))
     rows, counts = scored_rows([spoken], CONFIG)

@@ -26,6 +26,16 @@ def with_checkpoint(path, *, rounds=(2,), keep=2):
     return path
 
 
+def test_the_last_checkpoint_before_a_round_can_be_kept(tmp_path):
+    with RunFolder.create(tmp_path / "run", CONFIG) as folder:
+        for number, good_before in ((1, None), (2, None), (3, 3), (4, 3), (5, 3), (6, None)):
+            folder.publish(written(folder), number, {}, keep=2, good_before=good_before)
+            names = [int(p.name[-6:]) for p in folder.checkpoints]
+            assert names == {1: [1], 2: [1, 2], 3: [2, 3], 4: [2, 3, 4], 5: [2, 4, 5], 6: [5, 6]}[number]
+        assert folder.last_before(6).name == "round-000005"
+        assert folder.last_before(1) is None
+
+
 def test_a_new_run_starts_empty_and_a_second_start_is_refused_with_a_remedy(tmp_path):
     with RunFolder.create(tmp_path / "run", CONFIG) as folder:
         assert folder.round == 0
