@@ -53,12 +53,9 @@ _NAME: Final = rf"{_WORD}(?: {_WORD}){{0,2}}|\d+"
 
 
 def _pattern(templates: Iterable[str], types: str = "") -> re.Pattern[str]:
-    """Return one pattern for some sentence templates; group ``o<k>`` is the object in the k-th of them."""
-    slots = {"it": "(?:it|he|she)", "its": "(?:its|his|her)", "s": f"(?P<s>{_NAME})", "t": f"(?P<t>{types})"}
-    parts = []
-    for k, template in enumerate(templates):
-        part = re.sub(r"\{(\w+)\}", lambda m, k=k: f"(?P<o{k}>{_NAME})" if m[1] == "o" else slots[m[1]], template)  # type: ignore[misc]
-        parts.append(part.replace("(?P<s>", f"(?P<s{k}>").replace("(?P<t>", f"(?P<t{k}>"))
+    """Return one pattern for some sentence templates; groups ``s``, ``o`` and ``t`` are numbered by template."""
+    slots = {"s": _NAME, "o": _NAME, "t": types}
+    parts = [re.sub(r"\{(\w)\}", lambda m, k=k: f"(?P<{m[1]}{k}>{slots[m[1]]})", t) for k, t in enumerate(templates)]  # type: ignore[misc]
     return re.compile("|".join(parts))
 
 
@@ -92,7 +89,7 @@ def read_passage(text: str) -> PassageFacts | None:
             aliases.append(_group(match, "o"))
             continue
         for relation, pattern in _SENTENCES[kind]:
-            if match := pattern.fullmatch(sentence):
+            if (match := pattern.fullmatch(sentence)) and _group(match, "s") == subject:
                 facts.append(Fact(subject, relation, _group(match, "o")))
                 break
     return PassageFacts(subject, kind, tuple(facts), tuple(aliases))

@@ -3,8 +3,8 @@
 Every relation maps a subject to exactly one object; its fact stands in the subject's passage and nowhere else. Years,
 lengths and populations are objects like any other, so a number can be asked for, be a condition, or join two facts.
 ``find_subject`` phrases follow the subject's type in a question ("book *was written by* X"), ``find_object`` phrases
-follow the object's type ("person *wrote* X"). Sentences use ``{it}`` and ``{its}`` for the subject, ``{o}`` for the
-object. Adding a relation is one entry in ``RELATIONS``.
+follow the object's type ("person *wrote* X"). Sentences name the subject ``{s}`` and
+the object ``{o}``. Adding a relation is one entry in ``RELATIONS``.
 """
 
 from __future__ import annotations
@@ -46,140 +46,140 @@ VALUES: Final[dict[str, tuple[str, ...]]] = {
 """All number objects by type, in increasing order."""
 
 INTROS: Final = ("{s} is a {t}", "{s} is the name of a {t}")
-ALIASES: Final = ("{it} is also called {o}", "another name of {s} is {o}")
+ALIASES: Final = ("{s} is also called {o}", "another name of {s} is {o}")
 
 RELATIONS: Final[tuple[Relation, ...]] = (
     Relation(
         "capital", "country", "city",
         ("has the capital", "is governed from"),
         ("is the capital of", "is the seat of government of"),
-        ("{its} capital is {o}", "{it} is governed from {o}", "{o} is the capital"),
+        ("the capital of {s} is {o}", "{s} is governed from {o}", "{o} is the capital of {s}"),
     ),
     Relation(
         "leader", "country", "person",
         ("is led by", "has the president"),
         ("leads", "is the president of"),
-        ("{its} president is {o}", "{it} is led by {o}", "{o} leads the country"),
+        ("the president of {s} is {o}", "{s} is led by {o}", "{o} leads {s}"),
     ),
     Relation(
         "lies", "city", "country",
         ("lies in", "belongs to"),
         ("contains", "includes"),
-        ("{it} lies in {o}", "{it} belongs to {o}", "{it} is a part of {o}"),
+        ("{s} lies in {o}", "{s} belongs to {o}", "{s} is a part of {o}"),
     ),
     Relation(
         "population", "city", "population",
         ("has a population of", "counts"),
         ("is the population of", "was counted in"),
-        ("{its} population is {o}", "{it} has a population of {o}", "{o} people live there"),
+        ("the population of {s} is {o}", "{s} has a population of {o}", "{o} people live in {s}"),
         ("has fewer people", "has more people"),
     ),
     Relation(
         "born", "person", "city",
         ("was born in", "comes from"),
         ("is the birthplace of", "is the home town of"),
-        ("{it} was born in {o}", "{its} birthplace is {o}", "{it} comes from {o}"),
+        ("{s} was born in {o}", "the birthplace of {s} is {o}", "{s} comes from {o}"),
     ),
     Relation(
         "birth_year", "person", "year",
         ("was born during", "entered the world in"),
         ("saw the birth of", "is the birth year of"),
-        ("{it} was born during {o}", "{its} birth year is {o}", "{it} entered the world in {o}"),
+        ("{s} was born during {o}", "the birth year of {s} is {o}", "{s} entered the world in {o}"),
         ("was born earlier", "was born later"),
     ),
     Relation(
         "studied", "person", "school",
         ("studied at", "is a graduate of"),
         ("educated", "is the old school of"),
-        ("{it} studied at {o}", "{it} is a graduate of {o}", "{its} old school is {o}"),
+        ("{s} studied at {o}", "{s} is a graduate of {o}", "the old school of {s} is {o}"),
     ),
     Relation(
         "taught", "person", "person",
         ("was taught by", "is a pupil of"),
         ("taught", "was the teacher of"),
-        ("{it} was taught by {o}", "{its} teacher was {o}", "{it} is a pupil of {o}"),
+        ("{s} was taught by {o}", "the teacher of {s} was {o}", "{s} is a pupil of {o}"),
     ),
     Relation(
         "wrote", "book", "person",
         ("was written by", "has the author"),
         ("wrote", "is the author of"),
-        ("{it} was written by {o}", "{its} author is {o}", "{o} wrote {it}"),
+        ("{s} was written by {o}", "the author of {s} is {o}", "{o} wrote {s}"),
     ),
     Relation(
         "set", "book", "city",
         ("is set in", "tells of"),
         ("is the scene of", "is described in"),
-        ("{it} is set in {o}", "{its} scene is {o}", "{it} tells of {o}"),
+        ("{s} is set in {o}", "the scene of {s} is {o}", "{s} tells of {o}"),
     ),
     Relation(
         "publication", "book", "year",
         ("was published in", "appeared in"),
         ("saw the publication of", "is the publication year of"),
-        ("{it} was published in {o}", "{its} publication year is {o}", "{it} appeared in {o}"),
+        ("{s} was published in {o}", "the publication year of {s} is {o}", "{s} appeared in {o}"),
         ("was published earlier", "was published later"),
     ),
     Relation(
         "founded", "company", "person",
         ("was founded by", "has the founder"),
         ("founded", "is the founder of"),
-        ("{it} was founded by {o}", "{its} founder is {o}", "{o} founded {it}"),
+        ("{s} was founded by {o}", "the founder of {s} is {o}", "{o} founded {s}"),
     ),
     Relation(
         "based", "company", "city",
         ("is based in", "has its office in"),
         ("is the base of", "houses the office of"),
-        ("{it} is based in {o}", "{its} base is {o}", "{its} office is in {o}"),
+        ("{s} is based in {o}", "the base of {s} is {o}", "the office of {s} is in {o}"),
     ),
     Relation(
         "founding", "company", "year",
         ("was founded in", "dates from"),
         ("saw the founding of", "is the founding year of"),
-        ("{it} was founded in {o}", "{its} founding year is {o}", "{it} dates from {o}"),
+        ("{s} was founded in {o}", "the founding year of {s} is {o}", "{s} dates from {o}"),
         ("was founded earlier", "was founded later"),
     ),
     Relation(
         "flows", "river", "city",
         ("flows through", "crosses"),
         ("is crossed by", "lies on"),
-        ("{it} flows through {o}", "{it} crosses {o}", "{o} lies on {it}"),
+        ("{s} flows through {o}", "{s} crosses {o}", "{o} lies on {s}"),
     ),
     Relation(
         "length", "river", "length",
         ("has a length of", "measures"),
         ("is the length of", "was measured for"),
-        ("{its} length is {o}", "{it} has a length of {o}", "{it} measures {o}"),
+        ("the length of {s} is {o}", "{s} has a length of {o}", "{s} measures {o}"),
         ("is shorter", "is longer"),
     ),
     Relation(
         "site", "school", "city",
         ("stands in", "has its campus in"),
         ("is the site of", "has the campus of"),
-        ("{it} stands in {o}", "{its} campus is in {o}", "{o} is {its} site"),
+        ("{s} stands in {o}", "the campus of {s} is in {o}", "{o} is the site of {s}"),
     ),
     Relation(
         "opening", "school", "year",
         ("was opened in", "exists since"),
         ("saw the opening of", "is the opening year of"),
-        ("{it} was opened in {o}", "{its} opening year is {o}", "{it} exists since {o}"),
+        ("{s} was opened in {o}", "the opening year of {s} is {o}", "{s} exists since {o}"),
         ("was opened earlier", "was opened later"),
     ),
     Relation(
         "directed", "film", "person",
         ("was directed by", "has the director"),
         ("directed", "is the director of"),
-        ("{it} was directed by {o}", "{its} director is {o}", "{o} directed {it}"),
+        ("{s} was directed by {o}", "the director of {s} is {o}", "{o} directed {s}"),
     ),
     Relation(
         "adapted", "film", "book",
         ("is based on", "adapts"),
         ("inspired", "is the source of"),
-        ("{it} is based on {o}", "{its} source is {o}", "{it} adapts {o}"),
+        ("{s} is based on {o}", "the source of {s} is {o}", "{s} adapts {o}"),
     ),
     Relation(
         "release", "film", "year",
         ("was released in", "came out in"),
         ("saw the release of", "is the release year of"),
-        ("{it} was released in {o}", "{its} release year is {o}", "{it} came out in {o}"),
+        ("{s} was released in {o}", "the release year of {s} is {o}", "{s} came out in {o}"),
         ("was released earlier", "was released later"),
     ),
 )  # fmt: skip

@@ -26,8 +26,6 @@ from ssp_env.world.sampling import sample_seeds, sample_tasks
 from ssp_env.world.schema import ALIASES, BY_SUBJECT, ENTITY_SHARES, INTROS, RELATION, RELATIONS, VALUES
 
 Ints = npt.NDArray[np.int64]
-_THINGS = ("it", "its")
-_PEOPLE = (("he", "his"), ("she", "her"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +113,6 @@ class World:
         """Return the passage of one entity: an introduction, then its facts and alias in an order of its own."""
         kind, name = self.type_of(index), display(self._names.name(index))
         style = int(self._style[index])
-        style, gender = divmod(style, 2)
-        it, its = _PEOPLE[gender] if kind == "person" else _THINGS
         style, intro = divmod(style, len(INTROS))
         local = index - self._start[kind]
         said = [(r.sentences, self._object_name(r.object, int(self._objects[r.name][local]))) for r in BY_SUBJECT[kind]]
@@ -127,7 +123,7 @@ class World:
             order, k = divmod(order, len(said))
             templates, object_ = said.pop(k)
             style, wording = divmod(style, len(templates))
-            sentence = templates[wording].format(it=it, its=its, s=name, o=display(object_))
+            sentence = templates[wording].format(s=name, o=display(object_))
             sentences.append(sentence[0].upper() + sentence[1:])
         return Passage(f"w{self.config.seed}-{index:07d}", name, ". ".join(sentences) + ".")
 

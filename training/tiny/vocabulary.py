@@ -26,7 +26,7 @@ TEMPLATE: Final = (
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 _PLAIN: Final = (
-    "which what the that and or is he she it his her its person unknown question answer searches doc title "
+    "which what the that and or is person unknown question answer searches doc title "
     "system user assistant no passage was found invalid write . , : ? ( ) [ ] ... ' ‹ › / < > - tool error "
 )
 
