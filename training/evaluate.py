@@ -28,4 +28,4 @@ def evaluate(game: Game, tasks: Sequence[Task], agent: Agent, *, max_new_tokens:
             correct.setdefault(task.kind or "question", []).append(verdict.correct)
             correct.setdefault("all", []).append(verdict.correct)
     accuracy = {kind: sum(marks) / len(marks) for kind, marks in correct.items()}
-    return {**{kind: share for kind, share in accuracy.items() if kind != "all"}, "all": accuracy.get("all", 0.0)}
+    return dict(sorted(accuracy.items(), key=lambda item: item[0] == "all"))

@@ -97,8 +97,9 @@ def summary(lines: Sequence[Line]) -> str:
     heads = (f"round {first['round']}", f"round {last['round']}")
     rows = [f"{'held-out':<14}{heads[0]:>12}{heads[1]:>12}{'change':>10}"]
     rows += [
-        f"{kind:<14}{_percent(share):>12}{_percent(after.get(kind)):>12}{100 * (after.get(kind, 0.0) - share):>+9.0f}%"
+        f"{kind:<14}{_percent(share):>12}{_percent(after[kind]):>12}{100 * (after[kind] - share):>+9.0f}%"
         for kind, share in before.items()
+        if kind in after
     ]
     return "\n".join(rows)
 
