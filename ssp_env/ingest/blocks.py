@@ -21,7 +21,7 @@ MAX_LINE_BYTES = 16 << 20
 OVERLONG = b"\0overlong"
 """Stands for a line above the limit; it is no valid row of any format."""
 MIN_CHUNK_BYTES = 1 << 19
-MAX_CHUNK_BYTES = 8 << 20
+MAX_CHUNK_BYTES = 4 << 20
 N_CHUNKS = 64
 """Chunks that a source is cut into, as far as the limits allow: by its size alone, never by the number of workers."""
 

@@ -4,7 +4,7 @@ The folder holds ``passages.jsonl`` (opens with ``ssp_env.corpus``), ``pages.jso
 ``ssp_env.pages``), ``report.json``, and a manifest that is written last. Sources are cut into chunks by their size
 alone, each chunk becomes a shard in a hidden folder beside the corpus, and the shards are joined in order, so the
 result is the same bytes for any number of workers and after any number of interruptions. The shards need as much disk
-as the corpus until it is complete. Memory: per process at most a few chunks of 8 MiB and one line of 16 MiB, whatever
+as the corpus until it is complete. Memory: per process at most a few chunks of 4 MiB and one line of 16 MiB, whatever
 the size of the sources, and while joining about 40 bytes for each page and redirect.
 """
 
