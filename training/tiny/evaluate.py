@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from agents.hf import HFAgent
-from ssp_env.types import Sampling, Seed, Task, Trajectory
+from ssp_env.types import ReadingCase, Sampling, Seed, Task, Trajectory
 from ssp_env.world import KINDS, World, WorldConfig
-from training.tiny.traces import play, world_tool
+from ssp_env.world.experts import ExpertAgent
+from training.tiny.traces import play, with_noise, world_tool
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
@@ -22,12 +23,17 @@ _STOP = {"solver": ("</search>", "</answer>"), "proposer": ("</search>", "</ques
 def measure_start(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, *, n_tasks: int = 200
 ) -> dict[str, dict[str, float]]:
-    """Return shares in 0 .. 1: greedy and sampled accuracy by kind, and sampled proposals by demanded searches."""
+    """Return shares in 0 .. 1.
+
+    Greedy and sampled accuracy of the solver by kind, greedy accuracy of the reader by kind, and the merits of
+    sampled proposals by demanded searches.
+    """
     agent = HFAgent(model, tokenizer)
     worlds = [World(WorldConfig(seed=seed)) for seed in HELD_OUT]
     figures: dict[str, dict[str, float]] = {}
     for name, temperature in (("greedy", 0.0), ("sampled", 1.0)):
         figures[name] = {kind: _accuracy(agent, worlds, kind, n_tasks, temperature) for kind in KINDS}
+    figures["reader"] = {kind: _reading(agent, worlds, kind, n_tasks) for kind in KINDS}
     for n_searches in (1, 2, 3, 4):
         figures[f"proposals with {n_searches} searches"] = _proposals(agent, worlds, n_searches, n_tasks)
     return figures
@@ -41,6 +47,22 @@ def _accuracy(agent: HFAgent, worlds: list[World], kind: str, n_tasks: int, temp
         records = play(agent, "solver", tasks, world_tool(world), sampling=sampling, max_turns=6)
         right += sum(_is_right(record) for record in records)
     return right / (n_tasks // len(worlds) * len(worlds))
+
+
+def _reading(agent: HFAgent, worlds: list[World], kind: str, n_tasks: int) -> float:
+    """Show the reader what the solving expert found, with four passages of noise, shuffled."""
+    right = n = 0
+    for world in worlds:
+        rng, tool = np.random.default_rng(world.config.seed), world_tool(world)
+        tasks = world.tasks(kind, n_tasks // len(worlds), rng)
+        solved = play(ExpertAgent(), "solver", tasks, tool, sampling=Sampling())
+        proven = [(task, r.evidence) for task, r in zip(tasks, solved, strict=True) if r.final in task.answers]
+        cases = [ReadingCase(task.question, with_noise(world, evidence, 4, rng)) for task, evidence in proven]
+        sampling = Sampling(max_tokens=64, temperature=0.0, stop=_STOP["solver"])
+        for record, (task, _) in zip(play(agent, "reader", cases, tool, sampling=sampling), proven, strict=True):
+            right += (record.final or "").lower() in {answer.lower() for answer in task.answers}
+        n += len(cases)
+    return round(right / n, 4)
 
 
 def _is_right(record: Trajectory) -> bool:

@@ -2,6 +2,7 @@
 
 A trace is the very token stream that the trainer builds later: the chat template's prompt, then per turn the sampled
 ids and the ids of the observation, nothing re-tokenised and nothing in between. Only episodes that end well are kept.
+Two kinds of exercise make the start quick: repeats teach to copy, drills to look facts up.
 """
 
 from __future__ import annotations
@@ -14,13 +15,18 @@ import numpy as np
 
 from ssp_env.corpus import MemoryCorpus
 from ssp_env.episode import Episode, Limits, advance
+from ssp_env.grammar import render_results
 from ssp_env.protocols import Agent
 from ssp_env.retrieval.bm25 import Bm25Retriever
 from ssp_env.roles import ROLES
 from ssp_env.tools.search import SearchTool
-from ssp_env.types import Item, ReadingCase, Sampling, Seed, Task, Trajectory
+from ssp_env.types import Item, Passage, ReadingCase, Sampling, SearchResult, Seed, Task, Trajectory
 from ssp_env.world import World
 from ssp_env.world.experts import ExpertAgent
+from ssp_env.world.facts import ShownFacts
+from ssp_env.world.language import Clause, Description, Name, render
+from ssp_env.world.oracle import answer_set
+from ssp_env.world.schema import RELATION
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -36,6 +42,7 @@ class Mix:
     solver: Mapping[str, int]
     proposer: Mapping[int, int]
     reader: Mapping[str, int]
+    drills: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +51,44 @@ class Trace:
 
     ids: tuple[int, ...]
     written: tuple[bool, ...]
+
+
+def repeat_batch(n_rows: int, vocabulary: range, rng: np.random.Generator) -> list[Trace]:
+    """Return rows of 8 to 19 different random tokens and the same again from a random place on, all of one length.
+
+    Nothing is as quick to teach a model to find and copy: the token before has been seen, what followed it then?
+    """
+    n = int(rng.integers(8, 20))
+    rows = []
+    for _ in range(n_rows):
+        first = rng.choice(vocabulary, n, replace=False).tolist()
+        start = int(rng.integers(n))
+        rows.append(Trace((*first, *first[start:], *first[:start]), (False,) * (n + 1) + (True,) * (n - 1)))
+    return rows
+
+
+def drill(world: World, tokenizer: PreTrainedTokenizerFast, rng: np.random.Generator) -> Trace:
+    """Return a chat about two to four random passages with up to eight one-fact questions and their answers."""
+    passages = [world.passages[int(i)] for i in rng.choice(len(world), int(rng.integers(2, 5)), replace=False)]
+    shown = ShownFacts(passages)
+    facts = [fact for said in shown.entities.values() for fact in said.facts]
+    prompt = render_results([SearchResult(passage, 0.0, rank) for rank, passage in enumerate(passages)], 4000) + "\n"
+    ids: list[int] = []
+    written: list[bool] = []
+    for place in rng.permutation(len(facts))[:8]:
+        fact, relation = facts[int(place)], RELATION[facts[int(place)].relation]
+        question = Description(relation.object, (Clause(relation.name, "object", Name(fact.subject)),))
+        if rng.integers(2):
+            question = Description(relation.subject, (Clause(relation.name, "subject", Name(fact.object)),))
+        answers = answer_set(question, shown)
+        if len(answers) == 1:
+            chat = [{"role": "user", "content": f"{prompt}Question: {render(question, rng)}"}]
+            asked = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=False)
+            answer = tokenizer.encode(f"<answer> {answers[0]} </answer>", add_special_tokens=False)
+            ids += [*asked, *answer, tokenizer.eos_token_id]
+            written += [False] * len(asked) + [True] * len(answer) + [False]
+            prompt = ""
+    return Trace(tuple(ids), tuple(written))
 
 
 def world_tool(world: World, *, top_k: int = 2) -> SearchTool:
@@ -89,7 +134,9 @@ def world_traces(world: World, mix: Mix, tokenizer: PreTrainedTokenizerFast, rng
     expert = ExpertAgent(seed=int(rng.integers(2**31)))
     episodes = [*_solves(world, mix, expert, tool, rng), *_proposals(world, mix, expert, tool, rng)]
     episodes += _readings(world, mix, expert, tool, rng)
-    return [tokenize(episodes[int(i)], tokenizer) for i in rng.permutation(len(episodes))]
+    traces = [tokenize(episode, tokenizer) for episode in episodes]
+    traces += [drill(world, tokenizer, rng) for _ in range(mix.drills)]
+    return [traces[int(i)] for i in rng.permutation(len(traces))]
 
 
 def _tasks(world: World, counts: Mapping[str, int], rng: np.random.Generator) -> list[Task]:
@@ -125,6 +172,15 @@ def _is_good(world: World, seed: Seed, record: Trajectory) -> bool:
     return right and world.oracle.n_hops(question) == seed.n_searches == len(record.queries)
 
 
+def with_noise(
+    world: World, evidence: Sequence[Passage], n_noise: int, rng: np.random.Generator
+) -> tuple[Passage, ...]:
+    """Return the evidence and some random passages, each once, shuffled."""
+    noise = [world.passages[int(i)] for i in rng.choice(len(world), n_noise, replace=False)]
+    shown = list({passage.id: passage for passage in (*evidence, *noise)}.values())
+    return tuple(shown[int(i)] for i in rng.permutation(len(shown)))
+
+
 def _readings(
     world: World, mix: Mix, expert: ExpertAgent, tool: SearchTool, rng: np.random.Generator
 ) -> Iterator[Trajectory]:
@@ -135,9 +191,7 @@ def _readings(
         evidence = list(record.evidence)
         if rng.random() < UNANSWERABLE:
             evidence = evidence[: int(rng.integers(len(evidence)))]
-        noise = [world.passages[int(i)] for i in rng.choice(len(world), int(rng.integers(6)), replace=False)]
-        shown = {passage.id: passage for passage in (*evidence, *noise)}
-        order = [sorted(shown)[int(i)] for i in rng.permutation(len(shown))]
-        if order and isinstance(record.item, Task):
-            cases.append(ReadingCase(record.item.question, tuple(shown[key] for key in order)))
+        shown = with_noise(world, evidence, int(rng.integers(6)), rng)
+        if shown and isinstance(record.item, Task):
+            cases.append(ReadingCase(record.item.question, shown))
     yield from play(expert, "reader", cases, tool, sampling=Sampling())

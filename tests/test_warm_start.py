@@ -1,0 +1,159 @@
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ssp_env.grammar import RESERVED_TAGS, explain_invalid
+from ssp_env.prompts import fill
+from ssp_env.types import Completion, Final, Invalid, Sampling, Turn
+from ssp_env.world import KINDS, World, WorldConfig
+from ssp_env.world.experts import ExpertAgent
+from ssp_env.world.language import parse
+from ssp_env.world.names import N_SINGLE, WORDS
+
+pytest.importorskip("transformers")
+
+from agents.hf import HFAgent  # noqa: E402
+from training.tiny import traces, warm_start  # noqa: E402
+from training.tiny.vocabulary import SPECIAL, TAGS, build_tokenizer, words  # noqa: E402
+from training.tiny.warm_start import CARD, MIX, WEIGHTS, WarmStartConfig, build_model, main  # noqa: E402
+
+WORLD = World(WorldConfig(seed=31))
+TOKENIZER = build_tokenizer()
+SMALL = traces.Mix(solver={"1-hop": 4, "2-hop": 2}, proposer={1: 4, 2: 2}, reader={"1-hop": 4}, drills=3)
+
+
+def encode(text):
+    return TOKENIZER.encode(text, add_special_tokens=False)
+
+
+@pytest.mark.parametrize("seed", [0, 31, 1000, 100_000])
+def test_every_word_of_a_small_world_has_a_token(seed):
+    world = World(WorldConfig(seed=seed))
+    rng = np.random.default_rng(0)
+    texts = [f"Doc 9 (Title: {passage.title}) {passage.text}" for passage in world.passages]
+    texts += [task.question for kind in KINDS for task in world.tasks(kind, 50, rng)]
+    texts += [
+        explain_invalid(Invalid(reason), tools=("search",), final="answer") for reason in ("unclosed", "too_long")
+    ]
+    texts += [message["content"] for message in fill("compact", "proposer", {"answer": "Beladu", "n_searches": "4"})]
+    texts += WORDS[:N_SINGLE]
+    assert TOKENIZER.unk_token_id not in [token for text in texts for token in encode(text)]
+
+
+def test_the_vocabulary_is_a_few_hundred_words_without_repeats():
+    assert len(words()) == len(set(words())) == len(TOKENIZER) < 700
+
+
+@pytest.mark.parametrize("tag", RESERVED_TAGS)
+def test_a_tag_is_one_token_that_decoding_keeps(tag):
+    for text in (f"<{tag}>", f"</{tag}>"):
+        (token,) = TOKENIZER.encode(text, add_special_tokens=False, split_special_tokens=True)
+        assert TOKENIZER.decode([token], skip_special_tokens=True) == text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_question_that_went_through_tokens_reads_the_same(kind):
+    for task in WORLD.tasks(kind, 30, np.random.default_rng(0)):
+        assert parse(TOKENIZER.decode(encode(task.question))) == parse(task.question)
+
+
+def test_a_longer_chat_begins_with_the_tokens_of_a_shorter_one():
+    chat = [
+        {"role": role, "content": text} for role, text in (("user", "Question: a"), ("assistant", "b"), ("user", "c"))
+    ]
+    whole = TOKENIZER.apply_chat_template(chat, return_dict=False)
+    for n in (1, 2, 3):
+        part = TOKENIZER.apply_chat_template(chat[:n], return_dict=False)
+        assert whole[: len(part)] == part
+    asked = TOKENIZER.apply_chat_template(chat[:1], add_generation_prompt=True, return_dict=False)
+    assert whole[: len(asked)] == asked
+
+
+def test_a_trace_is_the_token_stream_that_an_agent_continues():
+    tool = traces.world_tool(WORLD)
+    agent = HFAgent(build_model(TOKENIZER, seed=0), TOKENIZER)
+    tasks = WORLD.tasks("2-hop", 10, np.random.default_rng(0))
+    for record in traces.play(ExpertAgent(), "solver", tasks, tool, sampling=Sampling()):
+        trace = traces.tokenize(record, TOKENIZER)
+        end = 0
+        for turn in record.conversation.turns:
+            before = replace(
+                record.conversation, turns=record.conversation.turns[: record.conversation.turns.index(turn)]
+            )
+            context = agent.context_ids(before)
+            assert list(trace.ids[: len(context)]) == context
+            written = encode(turn.completion.text)
+            end = len(context) + len(written)
+            assert list(trace.ids[len(context) : end]) == written
+            assert all(trace.written[len(context) : end])
+        assert end == len(trace.ids)
+        assert sum(trace.written) == sum(len(encode(turn.completion.text)) for turn in record.conversation.turns)
+
+
+def test_traces_are_the_same_for_a_seed_and_come_from_games_that_ended_well():
+    made = [traces.world_traces(WORLD, SMALL, TOKENIZER, np.random.default_rng(5)) for _ in range(2)]
+    assert made[0] == made[1]
+    assert len(made[0]) >= 15
+    for trace in made[0]:
+        assert len(trace.ids) == len(trace.written)
+        assert TOKENIZER.unk_token_id not in trace.ids
+        text = TOKENIZER.decode([i for i, own in zip(trace.ids, trace.written, strict=True) if own])
+        assert text.endswith(("</answer>", "</question>"))
+
+
+def test_repeats_say_the_same_tokens_twice():
+    low = len(SPECIAL) + len(TAGS)
+    for trace in traces.repeat_batch(8, range(low, len(TOKENIZER)), np.random.default_rng(0)):
+        half = len(trace.ids) // 2
+        assert sorted(trace.ids[:half]) == sorted(trace.ids[half:])
+        assert len(set(trace.ids)) == half and min(trace.ids) >= low
+        assert sum(trace.written) == half - 1
+
+
+def test_the_warm_start_writes_a_loadable_policy_and_its_card_last(tmp_path):
+    config = WarmStartConfig(
+        output=tmp_path / "out", n_repeat_batches=1, n_batches=1, batch_size=2, n_tasks=4, threads=1
+    )
+    main(config)
+    card = json.loads((config.output / CARD).read_text(encoding="utf-8"))
+    agent = HFAgent.from_path(config.output)
+    assert agent.model.num_parameters() == card["n_parameters"]
+    assert set(card["start"]["greedy"]) == set(KINDS)
+    assert not list(config.output.glob("*.partial"))
+
+
+def test_training_worlds_are_neither_self_play_nor_held_out_worlds():
+    assert warm_start.FIRST_WORLD >= 100_000
+    assert MIX.solver["1-hop"] > 10 * MIX.solver["3-hop"]
+
+
+def test_the_shipped_weights_are_small_and_match_their_card():
+    card = json.loads((WEIGHTS / CARD).read_text(encoding="utf-8"))
+    agent = HFAgent.from_path(WEIGHTS)
+    assert sum(path.stat().st_size for path in WEIGHTS.iterdir()) < 1_000_000
+    assert agent.model.num_parameters() == card["n_parameters"]
+    assert agent.tokenizer.get_vocab() == TOKENIZER.get_vocab()
+    assert agent.tokenizer.chat_template == TOKENIZER.chat_template
+
+
+def test_the_shipped_policy_starts_where_the_card_says():
+    card = json.loads((WEIGHTS / CARD).read_text(encoding="utf-8"))["start"]
+    agent = HFAgent.from_path(WEIGHTS)
+    world = World(WorldConfig(seed=1000))
+    tasks = world.tasks("1-hop", 50, np.random.default_rng(1000))
+    sampling = Sampling(max_tokens=64, temperature=0.0, stop=("</search>", "</answer>"))
+    records = traces.play(agent, "solver", tasks, traces.world_tool(world), sampling=sampling, max_turns=6)
+    right = np.mean([(record.final or "").title() in record.item.answers for record in records])
+    assert right == pytest.approx(card["greedy"]["1-hop"], abs=0.1)
+
+
+def test_play_lets_an_agent_end_an_episode():
+    class Answers:
+        def complete(self, conversations, *, sampling):
+            return [Completion("<answer> x </answer>") for _ in conversations]
+
+    tasks = WORLD.tasks("1-hop", 2, np.random.default_rng(0))
+    for record in traces.play(Answers(), "solver", tasks, traces.world_tool(WORLD), sampling=Sampling()):
+        assert record.conversation.turns == (Turn(Completion("<answer> x </answer>"), Final("x")),)
