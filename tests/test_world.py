@@ -1,3 +1,4 @@
+import hashlib
 import json
 import subprocess
 import sys
@@ -33,6 +34,16 @@ def test_a_seed_gives_the_same_world_tasks_and_seeds_in_every_process():
         for env in ({"PYTHONHASHSEED": "1"}, {"PYTHONHASHSEED": "2"})
     ]
     assert runs[0] == runs[1]
+
+
+@pytest.mark.parametrize(
+    "seed, n, digest",
+    [(0, 200, "51d304232a99309d"), (1, 1000, "772695efa6751ca7"), (2, 400_000, "cae200a75b4f1942")],
+)
+def test_passages_are_bit_identical_on_every_platform(seed, n, digest):
+    world = World(WorldConfig(seed=seed, n_entities=n))
+    texts = [repr(world.passage(index)) for index in range(0, n, max(1, n // 500))]
+    assert hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16] == digest
 
 
 def test_worlds_of_different_seeds_share_no_fact_about_a_name(world):
