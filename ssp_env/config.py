@@ -15,7 +15,7 @@ from typing import TypedDict
 from ssp_env.errors import ConfigError
 from ssp_env.presets import PRESETS, GameRules, rules
 from ssp_env.prompts import PROMPT_SETS
-from ssp_env.retrieval import RETRIEVERS
+from ssp_env.retrieval.nested import complete_spec
 from ssp_env.retrieval.ranking import suggest
 from ssp_env.tools import TOOLS
 
@@ -28,7 +28,8 @@ class GameConfig(TypedDict, total=False):
 
     Attributes:
         corpus: ``"world"``, ``{"world": {"seed": 0, "n_entities": 200}}``, a JSONL file, or a list of files.
-        retriever: A name, or ``{"name": ..., setting: ...}``.
+        retriever: A name, or ``{"name": ..., setting: ...}``; ``cache``, ``blocklist`` and ``rerank`` wrap the
+            retriever that their setting ``base`` describes in the same way.
         index_dir: Folder for indexes; default: beside the corpus.
         tools: Names of the tools that proposer and solver may call.
         rules: A preset, or ``{"preset": ..., rule: ...}``; default ``"world"`` over a world and ``"paper"`` elsewhere.
@@ -72,7 +73,7 @@ def complete(config: Mapping[str, object]) -> dict[str, object]:
     world = "world" in corpus
     return {
         "corpus": corpus,
-        "retriever": named(config.get("retriever", "bm25"), RETRIEVERS, "retriever"),
+        "retriever": _retriever(config.get("retriever", "bm25")),
         "index_dir": _path(config.get("index_dir"), "index_dir"),
         "tools": _tools(config.get("tools", ("search",))),
         "rules": _rules(config.get("rules", "world" if world else "paper")),
@@ -144,6 +145,10 @@ def _path(value: object, what: str, *, required: bool = False) -> str | None:
     if what != "index_dir" and not path.is_file():
         raise ConfigError(f"expected an existing file for {what!r}, got {value!r}; check the path ({path})")
     return str(path)
+
+
+def _retriever(value: object) -> dict[str, object]:
+    return dict(json.loads(canonical(complete_spec(value))))
 
 
 def _tools(value: object) -> list[str]:

@@ -64,6 +64,14 @@ class WordEmbedder:
         return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9).astype(np.float32)
 
 
+class SharedWordsScorer:
+    """Scores a pair by the share of the query's words that the passage has."""
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> npt.NDArray[np.float32]:
+        split = [(set(query.lower().split()), set(text.lower().split())) for query, text in pairs]
+        return np.array([len(wanted & words) / max(len(wanted), 1) for wanted, words in split], np.float32)
+
+
 @dataclass(frozen=True, slots=True)
 class DyingCorpus:
     """A corpus whose reader is killed, as by ``kill -9``, when it asks for one position."""

@@ -45,7 +45,7 @@ OWNERS = {
     "gymnasium": ("ssp_env/spaces.py", "ssp_env/envs/", "benchmarks/"),
     "tantivy": ("ssp_env/retrieval/bm25.py",),
     "faiss": ("ssp_env/retrieval/dense.py",),
-    "sentence_transformers": ("ssp_env/retrieval/dense.py",),
+    "sentence_transformers": ("ssp_env/retrieval/dense.py", "ssp_env/retrieval/rerank.py"),
     "rank_bm25": ("ssp_env/retrieval/rank_bm25.py",),
     "pettingzoo": ("ssp_env/envs/aec.py",),
     "zstandard": ("ssp_env/corpus/",),

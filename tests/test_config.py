@@ -50,6 +50,13 @@ def test_different_spellings_of_one_game_are_equal(corpus, monkeypatch):
     assert len({canonical(complete(config)) for config in spellings}) == 1
 
 
+def test_wrapped_retrievers_are_completed_at_every_depth():
+    short = {"name": "cache", "base": {"name": "hybrid", "retrievers": ["bm25", "rank-bm25"]}}
+    full = complete({"retriever": short})["retriever"]
+    assert full["base"]["retrievers"] == [{"name": "bm25"}, {"name": "rank-bm25"}]
+    assert complete({"retriever": full})["retriever"] == full
+
+
 def test_whole_numbers_may_stand_for_floats():
     assert complete({"rules": {"preset": "paper", "invalid_reward": -1}})["rules"]["invalid_reward"] == -1.0
 
@@ -66,6 +73,8 @@ def test_whole_numbers_may_stand_for_floats():
         ({"retriever": "bm52"}, "did you mean 'bm25'"),
         ({"retriever": {"k": 1}}, "a name or"),
         ({"retriever": 5}, "a name or"),
+        ({"retriever": {"name": "cache", "base": {"name": "bm52"}}}, "did you mean 'bm25'"),
+        ({"retriever": {"name": "cache", "base": {"name": "hybrid", "retrievers": ["bm25", 5]}}}, "a name or"),
         ({"tools": "search"}, "list of tools"),
         ({"tools": []}, "list of tools"),
         ({"tools": ["saerch"]}, "did you mean 'search'"),

@@ -13,11 +13,14 @@ from ssp_env.retrieval.ranking import suggest
 RetrieverFactory = Callable[[Corpus, Mapping[str, object], Path | None], Retriever]
 
 RETRIEVERS: dict[str, str] = {
+    "blocklist": "ssp_env.retrieval.blocklist:make_blocked",
     "bm25": "ssp_env.retrieval.bm25:make_bm25",
+    "cache": "ssp_env.retrieval.cache:make_cache",
     "dense": "ssp_env.retrieval.dense:make_dense",
     "hybrid": "ssp_env.retrieval.hybrid:make_hybrid",
     "rank-bm25": "ssp_env.retrieval.rank_bm25:make_rank_bm25",
     "remote": "ssp_env.retrieval.remote:make_remote",
+    "rerank": "ssp_env.retrieval.rerank:make_rerank",
 }
 """Name to ``module:factory``; a factory takes ``(corpus, config, index_dir)``."""
 

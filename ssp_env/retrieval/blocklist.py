@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ssp_env.errors import ConfigError
-from ssp_env.protocols import Retriever
-from ssp_env.retrieval.ranking import check_arguments, suggest
+from ssp_env.protocols import Corpus, Retriever
+from ssp_env.retrieval.nested import make_nested, split_base
+from ssp_env.retrieval.ranking import check_arguments, read_settings, suggest
 from ssp_env.titles import title_key
 from ssp_env.types import Passage, SearchResult
 
@@ -56,6 +57,22 @@ def read_blocklist(path: Path) -> Blocklist:
         if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
             raise ConfigError(f"expected a blocklist {shape}, got {values!r:.80} for {key!r}; list strings")
     return Blocklist.of(content.get("ids", ()), content.get("titles", ()))
+
+
+@dataclass(frozen=True, slots=True)
+class BlocklistSettings:
+    """What can be set from a configuration, besides ``base``: the file that ``read_blocklist`` reads."""
+
+    file: str = ""
+
+
+def make_blocked(corpus: Corpus, config: Mapping[str, object], index_dir: Path | None) -> BlockedRetriever:
+    """Make the retriever and the one it wraps from ``base`` and the keys of ``BlocklistSettings``."""
+    base, rest = split_base(config, owner="blocklist")
+    settings = read_settings(BlocklistSettings(), rest, owner="blocklist")
+    if not settings.file:
+        raise ConfigError("expected 'file' for 'blocklist', got none; name a JSON file of ids and titles")
+    return BlockedRetriever(make_nested(base, corpus, index_dir), read_blocklist(Path(settings.file)))
 
 
 class BlockedRetriever:

@@ -7,13 +7,18 @@ depend on ``k``. Failures are not remembered.
 
 from __future__ import annotations
 
+import json
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Generic, TypeVar
 
-from ssp_env.protocols import Retriever
-from ssp_env.retrieval.ranking import check_arguments
+from ssp_env.errors import ConfigError
+from ssp_env.protocols import Corpus, Retriever
+from ssp_env.retrieval.nested import make_nested, split_base
+from ssp_env.retrieval.ranking import check_arguments, read_settings
 from ssp_env.types import SearchResult
 
 Value = TypeVar("Value")
@@ -79,6 +84,24 @@ class LruCache(Generic[Value]):
 
 QueryCache = LruCache[tuple[SearchResult, ...]]
 """Found passages; the cost is in characters plus ``OVERHEAD`` for each entry and result."""
+
+
+@dataclass(frozen=True, slots=True)
+class CacheSettings:
+    """What can be set from a configuration, besides ``base``: the size of the cache, in megabytes (0 for none)."""
+
+    max_mb: int = 256
+
+
+def make_cache(corpus: Corpus, config: Mapping[str, object], index_dir: Path | None) -> CachedRetriever:
+    """Make the retriever and the one it wraps from ``base`` and the keys of ``CacheSettings``."""
+    base, rest = split_base(config, owner="cache")
+    settings = read_settings(CacheSettings(), rest, owner="cache")
+    if settings.max_mb < 0:
+        raise ConfigError(f"expected 'max_mb' of at least 0, got {settings.max_mb!r}; 0 turns the cache off")
+    name = json.dumps(base, sort_keys=True)
+    retriever = make_nested(base, corpus, index_dir)
+    return CachedRetriever(retriever, QueryCache(settings.max_mb << 20), name=name, fingerprint=corpus.fingerprint)
 
 
 class CachedRetriever:

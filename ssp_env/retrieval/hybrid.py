@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ssp_env.errors import ConfigError
 from ssp_env.protocols import Corpus, Retriever
-from ssp_env.retrieval import make_retriever
+from ssp_env.retrieval.nested import make_nested
 from ssp_env.retrieval.ranking import check_arguments, read_settings
 from ssp_env.types import Passage, SearchResult
 
@@ -38,7 +38,7 @@ class HybridSettings:
 def make_hybrid(corpus: Corpus, config: Mapping[str, object], index_dir: Path | None) -> HybridRetriever:
     """Make the retriever and those it fuses from a plain configuration with the keys of ``HybridSettings``."""
     settings = read_settings(HybridSettings(), config, owner="hybrid")
-    retrievers = [_make_one(entry, corpus, index_dir) for entry in settings.retrievers]
+    retrievers = [make_nested(entry, corpus, index_dir) for entry in settings.retrievers]
     try:
         return HybridRetriever(retrievers, weights=settings.weights or None, depth=settings.depth, rrf_k=settings.rrf_k)
     except ValueError as error:
@@ -104,12 +104,3 @@ class HybridRetriever:
         rounded = {name: round(score, SCORE_DECIMALS) for name, score in scores.items()}
         best = sorted(rounded, key=lambda name: (-rounded[name], name))[:k]
         return [SearchResult(passage=passages[name], score=rounded[name], rank=n) for n, name in enumerate(best)]
-
-
-def _make_one(entry: object, corpus: Corpus, index_dir: Path | None) -> Retriever:
-    if isinstance(entry, str):
-        return make_retriever(entry, corpus, index_dir=index_dir)
-    if isinstance(entry, Mapping) and isinstance(entry.get("name"), str):
-        config = {key: value for key, value in entry.items() if key != "name"}
-        return make_retriever(entry["name"], corpus, config, index_dir=index_dir)
-    raise ConfigError(f"expected a retriever's name or an object with one, got {entry!r}; e.g. {{'name': 'bm25'}}")

@@ -22,8 +22,10 @@ from ssp_env.corpus import MemoryCorpus
 from ssp_env.errors import StaleIndexError
 from ssp_env.protocols import Corpus, Retriever
 from ssp_env.retrieval import RETRIEVERS, make_retriever
+from ssp_env.retrieval.blocklist import BlockedRetriever, Blocklist
 from ssp_env.retrieval.hybrid import HybridRetriever
-from tests.retrieval_fakes import HOSTILE_QUERIES, TWINS, DyingCorpus, WordEmbedder, small_corpus
+from ssp_env.retrieval.rerank import RerankRetriever
+from tests.retrieval_fakes import HOSTILE_QUERIES, TWINS, DyingCorpus, SharedWordsScorer, WordEmbedder, small_corpus
 
 Maker = Callable[..., Retriever]
 
@@ -47,6 +49,18 @@ def make_rank_bm25(corpus: Corpus) -> Retriever:
 def make_hybrid(corpus: Corpus, index_dir: Path | None = None, *, rebuild: bool = False) -> Retriever:
     first = make_bm25(corpus, index_dir, rebuild=rebuild)
     return HybridRetriever([first, make_dense(corpus, index_dir, rebuild=rebuild)])
+
+
+def make_cache(corpus: Corpus, index_dir: Path | None = None, *, rebuild: bool = False) -> Retriever:
+    return make_retriever("cache", corpus, {"base": {"name": "bm25", "rebuild": rebuild}}, index_dir=index_dir)
+
+
+def make_blocked(corpus: Corpus, index_dir: Path | None = None, *, rebuild: bool = False) -> Retriever:
+    return BlockedRetriever(make_bm25(corpus, index_dir, rebuild=rebuild), Blocklist.of(titles=["Москва"]))
+
+
+def make_rerank(corpus: Corpus, index_dir: Path | None = None, *, rebuild: bool = False) -> Retriever:
+    return RerankRetriever(make_bm25(corpus, index_dir, rebuild=rebuild), SharedWordsScorer())
 
 
 def make_remote(corpus: Corpus) -> Retriever:
@@ -78,11 +92,14 @@ class Case:
 
 
 RETRIEVERS_UNDER_TEST = {
+    "blocklist": Case(make_blocked, "tantivy"),
     "bm25": Case(make_bm25, "tantivy"),
+    "cache": Case(make_cache, "tantivy"),
     "dense": Case(make_dense, "faiss", lexical=False),
     "hybrid": Case(make_hybrid, "faiss", lexical=False),
     "rank-bm25": Case(make_rank_bm25, "rank_bm25", saved=False),
     "remote": Case(make_remote, "fastapi", saved=False),
+    "rerank": Case(make_rerank, "tantivy"),
 }
 
 

@@ -1,0 +1,64 @@
+"""Retrievers around other retrievers, from plain JSON: ``{"name": "cache", "base": {"name": "bm25"}, "max_mb": 64}``.
+
+``complete_spec`` checks names at every depth before anything is opened; ``make_nested`` and ``split_base`` build.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ssp_env.errors import ConfigError
+from ssp_env.protocols import Corpus, Retriever
+from ssp_env.retrieval import RETRIEVERS, make_retriever
+from ssp_env.retrieval.ranking import suggest
+
+BASE = "base"
+SEVERAL = "retrievers"
+
+
+def complete_spec(spec: object) -> dict[str, object]:
+    """Return ``{"name": ..., setting: ...}`` for a name or such an object, also for those inside of it.
+
+    Raises:
+        ConfigError: If it is neither, or a name is unknown.
+    """
+    given = {"name": spec} if isinstance(spec, str) else spec
+    if not isinstance(given, Mapping) or not isinstance(given.get("name"), str):
+        raise ConfigError(
+            f"expected a name or an object with one for the retriever, got {spec!r}; e.g. {{'name': 'bm25'}}"
+        )
+    name = str(given["name"])
+    if name not in RETRIEVERS:
+        raise ConfigError(f"expected a retriever, got {name!r}; {suggest(name, list(RETRIEVERS))}")
+    full = {str(key): value for key, value in given.items()}
+    if BASE in full:
+        full[BASE] = complete_spec(full[BASE])
+    inner = full.get(SEVERAL)
+    if isinstance(inner, Sequence) and not isinstance(inner, str):
+        full[SEVERAL] = [complete_spec(one) for one in inner]
+    return full
+
+
+def make_nested(spec: object, corpus: Corpus, index_dir: Path | None) -> Retriever:
+    """Make the retriever that a name or an object describes.
+
+    Raises:
+        ConfigError: If a name or a setting is unknown.
+        StaleIndexError: If a saved index was built from another corpus.
+        ImportError: If an optional package is missing.
+    """
+    full = complete_spec(spec)
+    config = {key: value for key, value in full.items() if key != "name"}
+    return make_retriever(str(full["name"]), corpus, config, index_dir=index_dir)
+
+
+def split_base(config: Mapping[str, object], *, owner: str) -> tuple[dict[str, object], dict[str, object]]:
+    """Return the completed description of the wrapped retriever, and the other settings.
+
+    Raises:
+        ConfigError: If there is no ``base``, or it is not one retriever.
+    """
+    if BASE not in config:
+        raise ConfigError(f"expected {BASE!r} for {owner!r}, got {sorted(config)}; name the retriever to wrap")
+    return complete_spec(config[BASE]), {key: value for key, value in config.items() if key != BASE}

@@ -1,0 +1,151 @@
+"""Reranking: a scorer that reads query and passage together orders what another retriever found.
+
+Nogueira and Cho 2019, "Passage re-ranking with BERT" (arXiv 1901.04085). Any object with ``score`` is a scorer;
+``CrossEncoderScorer`` loads a sentence-transformers cross-encoder from a folder. What the wrapped retriever does not
+find within ``depth`` cannot be found. Fusing the new order with the old one is left out; ``hybrid`` does that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ssp_env.errors import ConfigError, RetrievalError
+from ssp_env.protocols import Corpus, Retriever
+from ssp_env.retrieval.nested import make_nested, split_base
+from ssp_env.retrieval.ranking import check_arguments, read_settings
+from ssp_env.types import SearchResult
+
+SCORE_DECIMALS = 4
+Scores = npt.NDArray[np.float32]
+
+
+class PairScorer(Protocol):
+    """Says how well passages answer queries."""
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> Scores:
+        """Return one score for each pair of query and passage, higher is better, float32, shape ``(len(pairs),)``."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RerankSettings:
+    """What can be set from a configuration, besides ``base``, the retriever whose results are ordered anew.
+
+    Attributes:
+        model: Folder of a sentence-transformers cross-encoder.
+        depth: Passages a query that are scored, or ``k`` if that is more.
+        device: Where the model runs.
+        batch_size: Pairs at a time.
+    """
+
+    model: str = ""
+    depth: int = 50
+    device: str = "cpu"
+    batch_size: int = 32
+
+
+def make_rerank(corpus: Corpus, config: Mapping[str, object], index_dir: Path | None) -> RerankRetriever:
+    """Make the retriever and the one it wraps from ``base`` and the keys of ``RerankSettings``."""
+    base, rest = split_base(config, owner="rerank")
+    settings = read_settings(RerankSettings(), rest, owner="rerank")
+    if settings.depth <= 0 or settings.batch_size <= 0:
+        raise ConfigError(f"expected positive numbers for 'rerank', got {settings!r}; the usual are 50 and 32")
+    scorer = CrossEncoderScorer(settings.model, device=settings.device, batch_size=settings.batch_size)
+    return RerankRetriever(make_nested(base, corpus, index_dir), scorer, depth=settings.depth)
+
+
+class CrossEncoderScorer:
+    """A sentence-transformers cross-encoder with one output, from a folder; nothing is downloaded."""
+
+    def __init__(self, model: str | Path, *, device: str = "cpu", batch_size: int = 32) -> None:
+        """Load the model.
+
+        Raises:
+            ConfigError: If the folder is missing, or the model has not exactly one output.
+            ImportError: If sentence-transformers is missing.
+        """
+        folder = Path(model)
+        if not model or not (folder / "config.json").is_file():
+            raise ConfigError(f"expected the folder of a cross-encoder as 'model', got {str(model)!r}; check the path")
+        try:
+            from sentence_transformers import CrossEncoder
+        except ImportError as error:
+            message = f"expected sentence-transformers, got {error}; install it: pip install 'ssp-env[dense]'"
+            raise ImportError(message) from error
+        self._model = CrossEncoder(str(folder), device=device, local_files_only=True)
+        if self._model.num_labels != 1:
+            raise ConfigError(f"expected a model with one output, got {self._model.num_labels}; pass a reranker")
+        self._batch_size = batch_size
+        self._arguments = (folder.absolute(), device, batch_size)
+
+    def __reduce__(self) -> tuple[Callable[[Path, str, int], CrossEncoderScorer], tuple[Path, str, int]]:
+        """Pickle the path only; unpickling loads the model again."""
+        return (_load_scorer, self._arguments)
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> Scores:
+        """Return one score for each pair; see ``PairScorer``."""
+        clean = [tuple(text.encode("utf-8", "replace").decode("utf-8") for text in pair) for pair in pairs]
+        scores: Scores = self._model.predict(clean, batch_size=self._batch_size, show_progress_bar=False)
+        return scores
+
+
+class RerankRetriever:
+    """Orders the best of another retriever anew; see ``protocols.Retriever``.
+
+    Scores are the scorer's, rounded to 4 decimals, since models add up the same numbers differently in different
+    batches.
+    """
+
+    def __init__(self, retriever: Retriever, scorer: PairScorer, *, depth: int = 50) -> None:
+        """Wrap a retriever; ``depth`` passages a query are scored, or ``k`` if that is more.
+
+        Raises:
+            ValueError: If ``depth`` is not positive.
+        """
+        if depth <= 0:
+            raise ValueError(f"expected a positive depth, got {depth!r}; the usual is 50")
+        self._retriever = retriever
+        self._scorer = scorer
+        self._depth = depth
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[SearchResult]]:
+        """Return the passages with the best scores for each query, best first, ties by passage id.
+
+        Raises:
+            TypeError: If ``queries`` is a single string.
+            ValueError: If ``k`` is not positive.
+            RetrievalError: If the retriever cannot answer, or the scorer returns anything but one finite number a pair.
+        """
+        check_arguments(queries, k)
+        found = self._retriever.search(queries, max(k, self._depth))
+        pairs = [
+            (query, f"{result.passage.title}\n{result.passage.text}")
+            for query, results in zip(queries, found, strict=True)
+            for result in results
+        ]
+        scores = iter(self._scores(pairs))
+        return [_order([(next(scores), result) for result in results], k) for results in found]
+
+    def _scores(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        if not pairs:
+            return []
+        scores = np.asarray(self._scorer.score(pairs))
+        if scores.shape != (len(pairs),) or not np.isfinite(scores).all():
+            got = f"shape {scores.shape}" if scores.shape != (len(pairs),) else "NaN or infinity"
+            raise RetrievalError(f"expected {len(pairs)} finite scores, got {got}; check the model and its precision")
+        return [round(float(score), SCORE_DECIMALS) for score in scores]
+
+
+def _order(scored: list[tuple[float, SearchResult]], k: int) -> list[SearchResult]:
+    best = sorted(scored, key=lambda entry: (-entry[0], entry[1].passage.id))[:k]
+    return [SearchResult(result.passage, score, rank) for rank, (score, result) in enumerate(best)]
+
+
+def _load_scorer(folder: Path, device: str, batch_size: int) -> CrossEncoderScorer:
+    return CrossEncoderScorer(folder, device=device, batch_size=batch_size)
