@@ -39,23 +39,22 @@ Walk = tuple[str, str, Noun]
 
 
 def sample_tasks(world: World, kind: str, n: int, rng: np.random.Generator) -> list[Task]:
-    """Return ``n`` distinct tasks of one kind, each with exactly one answer.
+    """Return ``n`` tasks of one kind, each with exactly one answer; none asks the same in other words.
 
     Raises:
         ValueError: If the kind is unknown, or the world does not hold that many such questions.
     """
     if kind not in KINDS:
         raise ValueError(f"expected a kind out of {KINDS}, got {kind!r}")
-    tasks: dict[str, Task] = {}
+    tasks: dict[Question, Task] = {}
     misses = 0
     while len(tasks) < n and misses < _MAX_MISSES:
         misses += 1
         question = _draw(world, kind, rng)
-        if question is not None and (answer := _answer(world, question, kind)):
-            task = _task(world, render(question, rng), answer, kind)
-            if task.question not in tasks:
-                tasks[task.question] = task
-                misses = 0
+        if question is None or question in tasks or not (answer := _answer(world, question, kind)):
+            continue
+        tasks[question] = _task(world, render(question, rng), answer, kind)
+        misses = 0
     if len(tasks) < n:
         raise ValueError(f"expected {n} distinct {kind} tasks, found {len(tasks)}; ask for fewer or enlarge the world")
     return list(tasks.values())

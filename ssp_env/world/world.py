@@ -136,7 +136,7 @@ class World:
         os.replace(partial, path)
 
     def tasks(self, kind: str, n: int, rng: np.random.Generator) -> list[Task]:
-        """Return ``n`` distinct tasks of one of ``sampling.KINDS``, each with exactly one answer.
+        """Return ``n`` different tasks of one of ``sampling.KINDS``, each with exactly one answer.
 
         Raises:
             ValueError: If the kind is unknown, or the world does not hold that many such questions.
