@@ -219,7 +219,9 @@ class HFAgent:
     def _tokens_with(self, characters: frozenset[str]) -> frozenset[int]:
         """Return the ids whose text holds one of the characters: only these can complete a stop string."""
         if characters not in self._enders:
-            texts = self.tokenizer.batch_decode([[i] for i in range(len(self.tokenizer))])
+            texts = self.tokenizer.batch_decode(
+                [[i] for i in range(len(self.tokenizer))], clean_up_tokenization_spaces=False
+            )
             self._enders[characters] = frozenset(i for i, text in enumerate(texts) if characters & set(text))
         return self._enders[characters]
 

@@ -33,7 +33,7 @@ class GameConfig(TypedDict, total=False):
         index_dir: Folder for indexes; default: beside the corpus.
         tools: Names of the tools that proposer and solver may call.
         rules: A preset, or ``{"preset": ..., rule: ...}``; default ``"world"`` over a world and ``"paper"`` elsewhere.
-        prompt_set: ``"paper"`` or ``"compact"``.
+        prompt_set: ``"paper"``, ``"worked"`` or ``"compact"``; see ``ssp_env.prompts``.
         judge: ``"exact"``, ``{"name": "exact", "mode": ...}`` or ``{"name": "model", "agent": agent}``.
         reader: Who checks that a question can be answered: ``"oracle"`` (only over a world, the default there),
             ``{"name": "oracle", "error": 0.2}`` (which guesses in that share of cases), ``"policy"`` (the playing agent

@@ -37,6 +37,8 @@ class RunConfig:
     """JSON Lines files of passages; none: generated worlds."""
     seeds: str | None = None
     """JSON Lines file of answers that questions are written for; None: the worlds', or titles of passages."""
+    demanded_searches: tuple[int, ...] = ()
+    """Play only seeds that demand one of these numbers of searches; none: all seeds."""
     train_worlds: int = 3
     """Number of generated worlds to play in."""
     first_world: int = 0
@@ -48,7 +50,7 @@ class RunConfig:
     index_dir: str | None = None
     """Folder for indexes; None: beside the corpus."""
     prompt_set: str | None = None
-    """Prompts: paper or compact (for the shipped policy)."""
+    """Prompts: paper, worked (examples, for small models) or compact (for the shipped policy)."""
     max_context: int | None = None
     """Longest episode in tokens; None: what the model allows."""
     max_new_tokens: int = 48

@@ -1,8 +1,10 @@
 """Prompt templates as text files, one folder per set, filled in one pass.
 
-A template may start with a system part, ended by a line ``---``; the rest is the user message. Placeholders are
-``{name}``; a value that itself contains braces is never expanded again, and tags inside values are neutralised.
-Sets: ``paper`` (English instructions after SSP appendix D) and ``compact`` (few words, for very small models).
+A template is one user message, or several messages divided by lines ``---``: system, user, and then assistant and user
+in turn (worked examples). Placeholders are ``{name}``; a value that itself contains braces is never expanded again, and
+tags inside values are neutralised. Sets: ``paper`` (English instructions after SSP appendix D), ``worked`` (short, with
+examples, for instruction-tuned models too small to follow a description of the format) and ``compact`` (few words, for
+models trained on them).
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from ssp_env.errors import ConfigError
 from ssp_env.grammar import neutralise
 from ssp_env.types import Message
 
-PROMPT_SETS = ("paper", "compact")
+PROMPT_SETS = ("paper", "worked", "compact")
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 
 
@@ -40,6 +42,8 @@ def fill(prompt_set: str, name: str, values: Mapping[str, str]) -> tuple[Message
             raise ConfigError(f"template {prompt_set}/{name} wants {{{key}}}, got values for {sorted(values)}; add it")
         return neutralise(values[key])
 
-    system, separator, user = _template(prompt_set, name).partition("\n---\n")
-    parts = [("system", system), ("user", user)] if separator else [("user", system)]
-    return tuple(Message(role=role, content=_PLACEHOLDER.sub(value, text)) for role, text in parts)
+    parts = _template(prompt_set, name).split("\n---\n")
+    names = ["system", *(("user", "assistant")[i % 2] for i in range(len(parts) - 1))] if parts[1:] else ["user"]
+    return tuple(
+        Message(role=role, content=_PLACEHOLDER.sub(value, text)) for role, text in zip(names, parts, strict=True)
+    )

@@ -46,7 +46,18 @@ def test_smollm_plays_and_learns_over_real_passages(data_dir, tmp_path):
     assert len(passages) == 7
     flags = ["--model", str(model), "--corpus", *passages, "--index-dir", str(tmp_path / "index")]
     flags += ["--pool-tasks", str(tmp_path / "pool.jsonl"), "--rule", "filling=reuse", "max_turns=2", "top_k=1"]
-    flags += ["--n-solves", "6", "--seeds-per-round", "2", "--max-new-tokens", "32", "--lr", "1e-5"]
+    flags += [
+        "--prompt-set",
+        "worked",
+        "--n-solves",
+        "6",
+        "--seeds-per-round",
+        "3",
+        "--max-new-tokens",
+        "32",
+        "--lr",
+        "1e-5",
+    ]
     assert main([*flags, "--n-rounds", "2", "--out", str(run)]) == 0
 
     figures = [json.loads(line) for line in (run / "metrics.jsonl").open()]
