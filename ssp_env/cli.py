@@ -66,6 +66,22 @@ def _get_corpus(parsed: argparse.Namespace) -> None:
     _print(get_vital(parsed.out))
 
 
+def _add_index(parser: argparse.ArgumentParser) -> None:
+    from ssp_env.indexing.command import add_arguments
+
+    actions = parser.add_subparsers(dest="action", required=True)
+    help_text = "plan and build the indexes of a corpus"
+    build = actions.add_parser("build", help=help_text, description=help_text)
+    add_arguments(build)
+    build.set_defaults(run=_build_index)
+
+
+def _build_index(parsed: argparse.Namespace) -> None:
+    from ssp_env.indexing.command import run
+
+    _print(run(parsed))
+
+
 def _add_serve(parser: argparse.ArgumentParser) -> None:
     from ssp_env.serve.command import add_arguments
 
@@ -78,5 +94,6 @@ def _print(report: dict[str, object]) -> None:
 
 COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "corpus": ("build or fetch a corpus", _add_corpus),
+    "index": ("build the indexes of a corpus", _add_index),
     "serve": ("serve passages and pages over HTTP", _add_serve),
 }

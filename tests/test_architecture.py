@@ -18,10 +18,10 @@ ROOT = Path(__file__).resolve().parent.parent
 
 LAYERS = (
     ("errors", "types"),
-    ("artefacts", "grammar", "items", "metrics", "pool", "protocols", "rewards", "spaces", "text", "titles"),
+    ("artefacts", "cluster", "grammar", "items", "metrics", "pool", "protocols", "rewards", "spaces", "text", "titles"),
     ("presets", "prompts"),
     ("corpus", "judge", "pages", "retrieval", "roles", "tools", "world"),
-    ("episode", "ingest"),
+    ("episode", "indexing", "ingest"),
     ("config", "game", "rollout"),
     ("noise", "readers", "rules"),
     ("probes",),
@@ -44,8 +44,8 @@ MAY_IMPORT = {
 OWNERS = {
     "gymnasium": ("ssp_env/spaces.py", "ssp_env/envs/", "benchmarks/"),
     "tantivy": ("ssp_env/retrieval/bm25.py",),
-    "faiss": ("ssp_env/retrieval/dense.py",),
-    "sentence_transformers": ("ssp_env/retrieval/dense.py", "ssp_env/retrieval/rerank.py"),
+    "faiss": ("ssp_env/retrieval/faiss_index.py", "ssp_env/retrieval/faiss_build.py"),
+    "sentence_transformers": ("ssp_env/retrieval/encoders.py", "ssp_env/retrieval/rerank.py"),
     "rank_bm25": ("ssp_env/retrieval/rank_bm25.py",),
     "pettingzoo": ("ssp_env/envs/aec.py",),
     "zstandard": ("ssp_env/corpus/",),
@@ -54,6 +54,7 @@ OWNERS = {
     "libzim": ("ssp_env/ingest/",),
     "fastapi": ("ssp_env/serve/", "benchmarks/plain_server.py"),
     "uvicorn": ("ssp_env/serve/", "benchmarks/plain_server.py"),
+    "ray": ("ssp_env/cluster.py", "ssp_env/serve/replicas.py"),
     "torch": ("agents/hf.py", "training/"),
     "transformers": ("agents/hf.py", "agents/stopping.py", "training/"),
     "trl": ("training/trl_adapter.py",),

@@ -1,27 +1,33 @@
-"""Dense retrieval: an embedder and an exact FAISS index of inner products.
+"""Dense retrieval: an embedder and a FAISS index of inner products, exact or approximate by size.
 
-Any object with ``embed`` is an embedder; ``SentenceTransformerEmbedder`` loads one from a folder. Vectors are checked
-and normalised here, so a score is a cosine. Models trained with prefixes (E5: ``"query: "``, ``"passage: "``, arXiv
-2212.03533) get them through the settings. Approximate indexes are left out; ``_new_index`` is the place for them.
+Any object with ``embed`` is an embedder; ``encoders`` loads one from a folder. Vectors are checked and normalised, so a
+score is a cosine (up to the rounding of an approximate index). Exact indexes are built here when they are missing;
+the others are built by ``ssp index build``, and are only opened here.
 """
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from hashlib import blake2b
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import ModuleType
-from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
-
-from ssp_env.artefacts import ensure_folder
-from ssp_env.errors import ConfigError, RetrievalError
+from ssp_env.artefacts import ensure_folder, read_manifest
+from ssp_env.errors import ConfigError, RetrievalError, StaleIndexError
 from ssp_env.protocols import Corpus, Embedder
+from ssp_env.retrieval.encoders import SentenceTransformerEmbedder, Vectors, embed_checked, passage_text, preset
+from ssp_env.retrieval.faiss_index import (
+    VectorIndex,
+    flat_index,
+    from_bytes,
+    open_index,
+    require_gpu_kind,
+    set_threads,
+    to_bytes,
+    to_gpu,
+    write_index,
+)
+from ssp_env.retrieval.kinds import FLAT_BELOW, index_shape, resolve_kind
 from ssp_env.retrieval.ranking import Found, check_arguments, index_folder, rank, read_settings
 from ssp_env.types import SearchResult
 
@@ -30,33 +36,71 @@ _LOG = logging.getLogger(__name__)
 INDEX_VERSION = 1
 CHUNK_PASSAGES = 2048
 SCORE_DECIMALS = 5
-Vectors = npt.NDArray[np.float32]
-
-
-class _Index(Protocol):
-    """The part of a FAISS index that is used."""
-
-    d: int
-    ntotal: int
-
-    def add(self, vectors: Vectors) -> None: ...
-
-    def search(self, vectors: Vectors, k: int) -> tuple[Vectors, npt.NDArray[np.int64]]: ...
+FLAT_BYTES_PER_S = 14e9
+"""How fast one thread compares a query with vectors in memory (384 dimensions, AVX2)."""
 
 
 @dataclass(frozen=True, slots=True)
 class DenseSettings:
     """What can be set from a configuration.
 
-    ``model`` is the folder of a sentence-transformers model and is needed unless an embedder is passed in code.
+    Attributes:
+        model: Folder of a sentence-transformers model, or ``minilm``; needed unless an embedder is passed in code.
+        preset: ``e5``, ``bge`` or ``minilm``: prefixes and pooling of a family of models.
+        query_prefix: Put before queries; empty takes that of the preset.
+        passage_prefix: Put before passages; empty takes that of the preset.
+        device: Where texts are encoded, as in torch; ``auto`` takes a GPU when there is one.
+        batch_size: Texts a forward pass.
+        kind: One of ``kinds.KINDS``, or ``auto``: exact below 100,000 passages. Exact in memory.
+        effort: Lists or graph candidates looked at, a query; 0 takes the default of the kind.
+        search_device: ``cpu``, or ``cuda`` to copy the index to a GPU.
+        n_threads: Threads of FAISS in this process; 0 leaves them as they are.
+        rebuild: Whether an index of another corpus is replaced.
     """
 
     model: str = ""
+    preset: str = ""
     query_prefix: str = ""
     passage_prefix: str = ""
     device: str = "cpu"
     batch_size: int = 32
+    kind: str = "auto"
+    effort: int = 0
+    search_device: str = "cpu"
+    n_threads: int = 0
     rebuild: bool = False
+
+
+def with_prefixes(settings: DenseSettings) -> DenseSettings:
+    """Return the settings with the prefixes of the preset filled in."""
+    chosen = preset(settings.preset)
+    return replace(
+        settings,
+        query_prefix=settings.query_prefix or chosen.query_prefix,
+        passage_prefix=settings.passage_prefix or chosen.passage_prefix,
+    )
+
+
+def load_embedder(settings: DenseSettings) -> SentenceTransformerEmbedder:
+    """Load the model of the settings."""
+    pooling = preset(settings.preset).pooling
+    return SentenceTransformerEmbedder(
+        settings.model, device=settings.device, batch_size=settings.batch_size, pooling=pooling
+    )
+
+
+def dense_folder(
+    index_dir: Path, corpus: Corpus, *, embedder_id: str, settings: DenseSettings
+) -> tuple[Path, dict[str, object]]:
+    """Return the folder of an index and what its manifest must say; settings have their prefixes filled in."""
+    kind = resolve_kind(settings.kind, len(corpus))
+    own: dict[str, object] = {
+        "embedder": embedder_id,
+        "passage_prefix": settings.passage_prefix,
+        "index": "FlatIP" if kind == "flat" else kind,
+    }
+    expected = {"kind": "dense", "version": INDEX_VERSION, "settings": own, "corpus": corpus.fingerprint}
+    return index_folder(index_dir, "dense", own), expected
 
 
 def make_dense(corpus: Corpus, config: Mapping[str, object], index_dir: Path | None) -> DenseRetriever:
@@ -64,46 +108,8 @@ def make_dense(corpus: Corpus, config: Mapping[str, object], index_dir: Path | N
     settings = read_settings(DenseSettings(), config, owner="dense")
     if not settings.model:
         raise ConfigError("expected 'model' for 'dense', got none; set it to a sentence-transformers model folder")
-    embedder = SentenceTransformerEmbedder(settings.model, device=settings.device, batch_size=settings.batch_size)
+    embedder = load_embedder(settings)
     return DenseRetriever(corpus, embedder, settings=settings, embedder_id=embedder.identity, index_dir=index_dir)
-
-
-class SentenceTransformerEmbedder:
-    """A sentence-transformers model from a folder; see ``protocols.Embedder``.
-
-    ``identity`` tells models apart: folder name, digest of the configuration and weight sizes, and dimension.
-    """
-
-    def __init__(self, model: str | Path, *, device: str = "cpu", batch_size: int = 32) -> None:
-        """Load the model; nothing is downloaded.
-
-        Raises:
-            ConfigError: If the folder is missing or holds no such model.
-            ImportError: If sentence-transformers is missing.
-        """
-        folder = Path(model)
-        if not (folder / "config.json").is_file():
-            raise ConfigError(f"expected a sentence-transformers model folder, got {str(model)!r}; check the path")
-        try:
-            from sentence_transformers import SentenceTransformer
-        except ImportError as error:
-            raise ImportError(_extra_message("sentence-transformers")) from error
-        self._model = SentenceTransformer(str(folder), device=device, local_files_only=True)
-        self._batch_size = batch_size
-        self._arguments = (folder.absolute(), device, batch_size)
-        self.identity = f"{folder.name}-{_model_digest(folder)}-{self.embed(['']).shape[1]}"
-
-    def __reduce__(self) -> tuple[Callable[[Path, str, int], SentenceTransformerEmbedder], tuple[Path, str, int]]:
-        """Pickle the path only; unpickling loads the model again."""
-        return (_load_embedder, self._arguments)
-
-    def embed(self, texts: Sequence[str]) -> Vectors:
-        """Return unit-length vectors, float32, shape ``(len(texts), d)``."""
-        clean = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
-        vectors: Vectors = self._model.encode(
-            clean, batch_size=self._batch_size, normalize_embeddings=True, show_progress_bar=False
-        )
-        return vectors
 
 
 class DenseRetriever:
@@ -126,26 +132,29 @@ class DenseRetriever:
 
         Raises:
             ValueError: If the index is to be saved and ``embedder_id`` does not say whose vectors it holds.
-            StaleIndexError: If the index there is of another corpus and ``rebuild`` is not set.
+            StaleIndexError: If the index there is of another corpus and ``rebuild`` is not set, or an approximate one
+                is missing.
+            ConfigError: If the kind needs a folder and there is none, or it cannot be searched where it should.
             RetrievalError: If the embedder returns anything but finite vectors of one shape.
             ImportError: If FAISS is missing.
         """
         if index_dir is not None and not embedder_id:
             raise ValueError("expected an embedder_id for a saved index, got none; name the model and its version")
         self._corpus, self._embedder = corpus, embedder
-        self._settings = settings or DenseSettings()
+        self._settings = with_prefixes(settings or DenseSettings())
         self._embedder_id = embedder_id
+        self._kind = self._resolve(index_dir)
         self._folder = None if index_dir is None else self._ensure(Path(index_dir))
-        self._index = self._build_index() if self._folder is None else _read_index(self._folder)
+        self._load(None)
 
     def __getstate__(self) -> dict[str, object]:
-        """Leave a saved index out of pickles; it is read again from its folder."""
-        return {**self.__dict__, "_index": None if self._folder else _to_bytes(self._index)}
+        """Leave a saved index out of pickles; it is opened again from its folder."""
+        return {**self.__dict__, "_index": None if self._folder else to_bytes(self._index)}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         """Restore from ``__getstate__``."""
         self.__dict__.update(state)
-        self._index = _read_index(self._folder) if self._folder else _from_bytes(state["_index"])
+        self._load(None if self._folder else from_bytes(state["_index"]))
 
     def search(self, queries: Sequence[str], k: int) -> list[list[SearchResult]]:
         """Return the nearest passages for each query, best first, ties by passage id.
@@ -161,7 +170,8 @@ class DenseRetriever:
         if not asked:
             return results
         prefix = self._settings.query_prefix
-        vectors = self._vectors([f"{prefix}{queries[number]}" for number in asked])
+        texts = [f"{prefix}{queries[number]}" for number in asked]
+        vectors = embed_checked(self._embedder, texts, dimension=self._index.d)
         first = min(k + 1, len(self._corpus))
         found = self._nearest(vectors, first)
         for row, number in enumerate(asked):
@@ -179,96 +189,68 @@ class DenseRetriever:
             for row in zip(scores, positions, strict=True)
         ]
 
+    def _resolve(self, index_dir: Path | None) -> str:
+        """Return the kind of index, and refuse what cannot be searched before anything is loaded."""
+        settings = self._settings
+        if settings.search_device not in ("cpu", "cuda"):
+            raise ConfigError(f"expected 'cpu' or 'cuda' for 'search_device', got {settings.search_device!r}")
+        n = len(self._corpus)
+        kind = "flat" if index_dir is None and settings.kind == "auto" else resolve_kind(settings.kind, n)
+        if index_dir is None and kind != "flat":
+            raise ConfigError(f"expected an index_dir for {kind!r}, got none; give one, or use kind='flat'")
+        if settings.search_device == "cuda":
+            require_gpu_kind(kind)
+        return kind
+
     def _ensure(self, index_dir: Path) -> Path:
-        settings = {"embedder": self._embedder_id, "passage_prefix": self._settings.passage_prefix, "index": "FlatIP"}
-        folder = index_folder(index_dir, "dense", settings)
+        folder, expected = dense_folder(index_dir, self._corpus, embedder_id=self._embedder_id, settings=self._settings)
         ensure_folder(
             folder,
-            {"kind": "dense", "version": INDEX_VERSION, "settings": settings, "corpus": self._corpus.fingerprint},
-            build=self._save,
+            expected,
+            build=self._save if self._kind == "flat" else self._refuse,
             on_mismatch="replace" if self._settings.rebuild else "refuse",
         )
         return folder
 
     def _save(self, folder: Path) -> dict[str, object]:
         index = self._build_index()
-        _faiss().write_index(index, str(folder / "index.faiss"))
+        write_index(index, folder)
         return {"n_passages": index.ntotal, "dimension": index.d}
 
-    def _build_index(self) -> _Index:
-        prefix = self._settings.passage_prefix
-        index: _Index | None = None
-        for start in range(0, len(self._corpus), CHUNK_PASSAGES):
-            chunk = range(start, min(start + CHUNK_PASSAGES, len(self._corpus)))
-            passages = [self._corpus.at(position) for position in chunk]
-            vectors = self._vectors([f"{prefix}{passage.title}\n{passage.text}" for passage in passages])
-            index = _new_index(vectors.shape[1]) if index is None else index
-            index.add(vectors)
-            _LOG.info("embedded %d of %d passages", chunk.stop, len(self._corpus))
+    def _refuse(self, folder: Path) -> dict[str, object]:
+        wanted = f"a built index of kind {self._kind!r} for {len(self._corpus):,} passages"
+        remedy = "run 'ssp index build' with the same encoder, or set kind='flat'"
+        raise StaleIndexError(f"expected {wanted} in {folder.parent}, got none; {remedy}")
+
+    def _build_index(self) -> VectorIndex:
+        index = flat_index(self._batches())
         if index is None:
             raise RetrievalError("expected at least one passage, got an empty corpus; check the paths")
         return index
 
-    def _vectors(self, texts: Sequence[str]) -> Vectors:
-        """Embed, check and normalise; a vector of zeros stays one."""
-        vectors = np.ascontiguousarray(self._embedder.embed(texts))
-        wanted = f"({len(texts)}, d)"
-        if vectors.dtype != np.float32 or vectors.ndim != 2 or len(vectors) != len(texts):
-            got = f"{vectors.dtype} {vectors.shape}"
-            raise RetrievalError(f"expected float32 vectors of shape {wanted}, got {got}; fix the embedder")
-        if not np.isfinite(vectors).all():
-            raise RetrievalError("expected finite vectors, got NaN or infinity; check the model and its precision")
-        index: _Index | None = self.__dict__.get("_index")
-        if index is not None and index.d != vectors.shape[1]:
-            raise RetrievalError(f"expected {index.d} dimensions, got {vectors.shape[1]}; use the index's own embedder")
-        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-        return np.divide(vectors, np.where(norms > 0, norms, 1.0), dtype=np.float32)
+    def _batches(self) -> Iterator[Vectors]:
+        for start in range(0, len(self._corpus), CHUNK_PASSAGES):
+            chunk = range(start, min(start + CHUNK_PASSAGES, len(self._corpus)))
+            passages = [self._corpus.at(position) for position in chunk]
+            texts = [passage_text(passage, self._settings.passage_prefix) for passage in passages]
+            yield embed_checked(self._embedder, texts)
+            _LOG.info("embedded %d of %d passages", chunk.stop, len(self._corpus))
 
-
-def _load_embedder(folder: Path, device: str, batch_size: int) -> SentenceTransformerEmbedder:
-    return SentenceTransformerEmbedder(folder, device=device, batch_size=batch_size)
-
-
-def _faiss() -> ModuleType:
-    try:
-        import faiss
-    except ImportError as error:
-        raise ImportError(_extra_message("faiss")) from error
-    module: ModuleType = faiss
-    return module
-
-
-def _extra_message(package: str) -> str:
-    return f"dense retrieval needs {package}: pip install 'ssp-env[dense]'"
-
-
-def _new_index(dimension: int) -> _Index:
-    index: _Index = _faiss().IndexFlatIP(dimension)
-    return index
-
-
-def _read_index(folder: Path) -> _Index:
-    index: _Index = _faiss().read_index(str(folder / "index.faiss"))
-    return index
-
-
-def _to_bytes(index: _Index) -> npt.NDArray[np.uint8]:
-    data: npt.NDArray[np.uint8] = _faiss().serialize_index(index)
-    return data
-
-
-def _from_bytes(data: object) -> _Index:
-    index: _Index = _faiss().deserialize_index(data)
-    return index
-
-
-def _model_digest(folder: Path) -> str:
-    """Digest what defines a model without reading its weights: every JSON file, and the sizes of weight files."""
-    digest = blake2b(digest_size=4)
-    for file in sorted(folder.rglob("*")):
-        name = file.relative_to(folder).as_posix()
-        if file.suffix == ".json":
-            digest.update(json.dumps([name, file.read_text(encoding="utf-8")]).encode())
-        elif file.suffix in (".safetensors", ".bin"):
-            digest.update(json.dumps([name, file.stat().st_size]).encode())
-    return digest.hexdigest()
+    def _load(self, index: VectorIndex | None) -> None:
+        """Take an index in memory, build one, or open the saved one; then prepare it for searching."""
+        settings = self._settings
+        set_threads(settings.n_threads)
+        if self._folder is not None:
+            manifest = read_manifest(self._folder) or {}
+            shape = index_shape(self._kind, len(self._corpus), int(str(manifest["dimension"])))
+            index = open_index(self._folder, shape, effort=settings.effort)
+        self._index = self._build_index() if index is None else index
+        n_bytes = 4 * self._index.d * self._index.ntotal
+        if settings.search_device == "cuda":
+            self._index = to_gpu(self._index, n_bytes=n_bytes)
+        elif self._kind == "flat" and self._index.ntotal >= FLAT_BELOW:
+            _LOG.warning(
+                "exact search over %d passages takes about %.0f ms a query on one thread; use kind='ivf-sq8' or a GPU",
+                self._index.ntotal,
+                1000 * n_bytes / FLAT_BYTES_PER_S,
+            )
