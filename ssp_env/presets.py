@@ -36,9 +36,9 @@ class GameRules:
         n_noise: How many of them.
         closed_book_probe: Whether a question that passed is read once more without its evidence, over noise alone; a
             correct answer rejects it.
-        chain: What makes a question pseudo multi-hop and rejects it: nothing (``any``); a correct answer although all
-            that one of its searches found is taken away (``searches``); a correct answer from one passage fewer than
-            the searches demanded (``passages``).
+        chain: What makes a question pseudo multi-hop and rejects it: nothing (``any``); a correct answer without one of
+            its searches, from what the others found (``searches``); a correct answer from one passage fewer than the
+            searches demanded (``passages``).
         n_unique_probes: Further readings over the evidence in another order, mixed with what a search for the question
             itself finds; any answer but the seed's rejects.
         ask_for_all: Whether one further reading is asked for all answers; a second answer rejects.

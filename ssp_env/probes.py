@@ -116,7 +116,8 @@ def _parts(game: Game, trajectory: Trajectory, rng: np.random.Generator) -> list
     if game.rules.chain == "searches":
         turns = trajectory.conversation.turns
         found = [{result.passage.id for result in turn.results} for turn in turns if turn.results]
-        return [[p for p in evidence if p.id not in ids] for ids in found] if len(found) > 1 else []
+        others = [set().union(*found[:i], *found[i + 1 :]) for i in range(len(found))]
+        return [[p for p in evidence if p.id in ids] for ids in others] if len(found) > 1 else []
     if game.rules.chain == "any" or demanded < 2:
         return []
     size = min(demanded - 1, len(evidence))

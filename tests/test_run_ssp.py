@@ -115,6 +115,11 @@ def test_several_processes_are_refused(tmp_path, monkeypatch, capsys):
     assert not (tmp_path / "run").exists()
 
 
+def test_a_flag_given_twice_is_refused_before_it_hides_the_first(capsys):
+    assert main(["--rule", "n_noise=2", "--rule", "n_solves=3"]) == 2
+    assert "give all its values after one flag" in capsys.readouterr().err
+
+
 def test_an_unknown_flag_is_refused(capsys):
     with pytest.raises(SystemExit) as exit_:
         main(["--learning-rat", "1"])

@@ -51,7 +51,22 @@ def build_games(config: RunConfig) -> Games:
         if config.seeds is None:
             worlds = tuple(World(WorldConfig(seed=n, n_entities=config.world_entities)) for n in numbers)
         held_out = build_game(game_settings(config, world=config.eval_world))
+    if config.demanded_searches:
+        training = tuple(replace(game, seeds=demanding(game.seeds, config.demanded_searches)) for game in training)
     return Games(training, held_out, tuple(_held_out_tasks(config)), worlds)
+
+
+def demanding(seeds: Sequence[Seed], n_searches: Sequence[int]) -> tuple[Seed, ...]:
+    """Return the seeds that demand one of these numbers of searches.
+
+    Raises:
+        ConfigError: If there is none.
+    """
+    kept = tuple(seed for seed in seeds if seed.n_searches in n_searches)
+    if not kept:
+        got = sorted({seed.n_searches for seed in seeds})
+        raise ConfigError(f"expected seeds that demand {tuple(n_searches)}, got {got}; change demanded_searches")
+    return kept
 
 
 def title_seeds(game: Game, seed: int) -> tuple[Seed, ...]:

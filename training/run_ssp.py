@@ -45,11 +45,19 @@ SMALL_MODEL = 5_000_000
 
 def parse(arguments: Sequence[str] | None = None) -> RunConfig:
     """Return the resolved configuration of the command line; a resumed run's flags default to those of the run."""
+    _refuse_repeated(sys.argv[1:] if arguments is None else arguments)
     config = tyro.cli(RunConfig, args=arguments, description=__doc__)
     if config.resume:
         saved = from_json(read_config(Path(config.out)))
         config = tyro.cli(RunConfig, args=arguments, default=saved)
     return resolved(config)
+
+
+def _refuse_repeated(arguments: Sequence[str]) -> None:
+    """Refuse a flag given twice, of which only the last would count."""
+    flags = [argument.partition("=")[0] for argument in arguments if argument.startswith("--")]
+    if repeated := sorted({flag for flag in flags if flags.count(flag) > 1}):
+        raise ConfigError(f"expected each flag once, got {repeated} again; give all its values after one flag")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -5,7 +5,7 @@ import pytest
 from ssp_env.errors import ConfigError
 from ssp_env.pool import QuestionPool
 from training.config import RunConfig, resolved
-from training.games import build_games, fill_pool, plan_of_round
+from training.games import build_games, demanding, fill_pool, plan_of_round
 
 
 @pytest.fixture(scope="module")
@@ -73,3 +73,10 @@ def test_a_corpus_without_titles_needs_seeds(tmp_path):
     corpus = jsonl(tmp_path / "c.jsonl", [{"id": "1", "title": "", "text": "text"}])
     with pytest.raises(ConfigError, match="--seeds"):
         build_games(resolved(RunConfig(corpus=(corpus,), model=str(tmp_path))))
+
+
+def test_seeds_are_chosen_by_the_searches_they_demand(worlds):
+    chosen = demanding(worlds.training[0].seeds, (2,))
+    assert chosen and {seed.n_searches for seed in chosen} == {2}
+    with pytest.raises(ConfigError, match="change demanded_searches"):
+        demanding(chosen, (3,))
