@@ -54,10 +54,10 @@ def parse(arguments: Sequence[str] | None = None) -> RunConfig:
 
 
 def _refuse_repeated(arguments: Sequence[str]) -> None:
-    """Refuse a flag given twice, of which only the last would count."""
-    flags = [argument.partition("=")[0] for argument in arguments if argument.startswith("--")]
-    if repeated := sorted({flag for flag in flags if flags.count(flag) > 1}):
-        raise ConfigError(f"expected each flag once, got {repeated} again; give all its values after one flag")
+    """Refuse a flag of several values given twice, of which only the last would count."""
+    lists = ("--corpus", "--demanded-searches", "--rule")
+    if repeated := [flag for flag in lists if list(arguments).count(flag) > 1]:
+        raise ConfigError(f"expected {repeated[0]} once, got it again; give all its values after one flag")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
