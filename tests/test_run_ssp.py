@@ -21,9 +21,9 @@ from training.config import RunConfig  # noqa: E402
 from training.run_ssp import main, parse  # noqa: E402
 
 SCRIPT = Path(__file__).resolve().parent.parent / "training" / "run_ssp.py"
-# Without the gate nearly every proposal is played, and unsolved ones pay, so that every round has a gradient.
+# Without the gate nearly every proposal is played, and each of those pays, so that every round has a gradient.
 SMALL = [
-    *("--rule", "gate=false", "proposer_reward=zero_sum", "min_words=1", "max_turns=3", "--n-solves", "3"),
+    *("--rule", "gate=false", "proposer_reward=format", "min_words=1", "max_turns=3", "--n-solves", "3"),
     *("--seeds-per-round", "4", "--train-worlds", "2", "--eval-questions", "2", "--max-new-tokens", "24"),
     *("--eval-every", "2", "--checkpoint-every", "2", "--proposer-advantage", "raw"),
 ]
