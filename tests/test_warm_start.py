@@ -95,7 +95,7 @@ def test_a_trace_is_the_token_stream_that_an_agent_continues():
 def test_traces_are_the_same_for_a_seed_and_come_from_games_that_ended_well():
     made = [traces.world_traces(WORLD, SMALL, TOKENIZER, np.random.default_rng(5)) for _ in range(2)]
     assert made[0] == made[1]
-    assert len(made[0]) >= 15
+    assert len(made[0]) >= 8
     for trace in made[0]:
         assert len(trace.ids) == len(trace.written)
         assert TOKENIZER.unk_token_id not in trace.ids

@@ -26,7 +26,7 @@ from ssp_env.world.experts import ExpertAgent
 from ssp_env.world.facts import ShownFacts
 from ssp_env.world.language import Clause, Description, Name, render
 from ssp_env.world.oracle import answer_set
-from ssp_env.world.schema import RELATION
+from ssp_env.world.schema import RELATION, RELATIONS
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -67,9 +67,22 @@ def repeat_batch(n_rows: int, vocabulary: range, rng: np.random.Generator) -> li
     return rows
 
 
+def _related(world: World, index: int) -> list[int]:
+    """Return the entities that a fact joins with this one, in order."""
+    kind, name = world.type_of(index), world.names_of(index)[0]
+    names = [x for r in RELATIONS if r.subject == kind for x in world.find(r.name, "object", name)]
+    names += [x for r in RELATIONS if r.object == kind for x in world.find(r.name, "subject", name)]
+    return sorted({found for x in names if (found := world.index_of(x)) is not None and found != index})
+
+
 def drill(world: World, tokenizer: PreTrainedTokenizerFast, rng: np.random.Generator) -> Trace:
-    """Return a chat about two to four random passages with up to eight one-fact questions and their answers."""
-    passages = [world.passages[int(i)] for i in rng.choice(len(world), int(rng.integers(2, 5)), replace=False)]
+    """Return a chat about a passage and up to three related ones: up to eight one-fact questions and their answers.
+
+    Related passages mention the same names in other roles, as search results do.
+    """
+    index = int(rng.integers(len(world)))
+    related = rng.permutation(_related(world, index))[: int(rng.integers(1, 4))]
+    passages = [world.passages[int(i)] for i in rng.permutation([index, *related])]
     shown = ShownFacts(passages)
     facts = [fact for said in shown.entities.values() for fact in said.facts]
     prompt = render_results([SearchResult(passage, 0.0, rank) for rank, passage in enumerate(passages)], 4000) + "\n"
@@ -129,14 +142,28 @@ def tokenize(trajectory: Trajectory, tokenizer: PreTrainedTokenizerFast) -> Trac
 
 
 def world_traces(world: World, mix: Mix, tokenizer: PreTrainedTokenizerFast, rng: np.random.Generator) -> list[Trace]:
-    """Return the traces of one world in random order."""
+    """Return the traces of one world in random order, one to three episodes in each, and its drills.
+
+    Episodes follow each other in one sequence so that facts are also found late in a long context and among
+    passages that do not matter, as the later searches of an episode need it.
+    """
     tool = world_tool(world)
     expert = ExpertAgent(seed=int(rng.integers(2**31)))
     episodes = [*_solves(world, mix, expert, tool, rng), *_proposals(world, mix, expert, tool, rng)]
     episodes += _readings(world, mix, expert, tool, rng)
-    traces = [tokenize(episode, tokenizer) for episode in episodes]
-    traces += [drill(world, tokenizer, rng) for _ in range(mix.drills)]
+    waiting = [tokenize(episodes[int(i)], tokenizer) for i in rng.permutation(len(episodes))]
+    traces = [drill(world, tokenizer, rng) for _ in range(mix.drills)]
+    while waiting:
+        n = int(rng.integers(1, 4))
+        traces.append(_joined(waiting[:n], tokenizer.eos_token_id))
+        waiting = waiting[n:]
     return [traces[int(i)] for i in rng.permutation(len(traces))]
+
+
+def _joined(traces: Sequence[Trace], separator: int) -> Trace:
+    """Return traces one after the other, the separator after each."""
+    ids = tuple(token for trace in traces for token in (*trace.ids, separator))
+    return Trace(ids, tuple(own for trace in traces for own in (*trace.written, False)))
 
 
 def _tasks(world: World, counts: Mapping[str, int], rng: np.random.Generator) -> list[Task]:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -37,10 +36,10 @@ CARD = "card.json"
 FIRST_WORLD = 100_000
 FIRST_WORD = len(SPECIAL) + len(TAGS)
 MIX = Mix(
-    solver={"1-hop": 72, "2-hop": 4, "3-hop": 1, "intersection": 1, "comparison": 1},
+    solver={"1-hop": 72, "2-hop": 3, "3-hop": 1, "intersection": 1, "comparison": 1},
     proposer={1: 20, 2: 14, 3: 6, 4: 1},
     reader={"1-hop": 16, "2-hop": 10, "3-hop": 4},
-    drills=100,
+    drills=60,
 )
 
 
@@ -56,8 +55,8 @@ class WarmStartConfig:
     """Optimiser steps on random tokens that come twice, 64 rows each; about 40 s."""
     n_batches: int = 5000
     """Optimiser steps on traces and drills."""
-    batch_size: int = 32
-    """Traces and drills per step."""
+    batch_size: int = 24
+    """Sequences per step: one to three traces, or a drill."""
     repeat_lr: float = 3e-3
     """Learning rate of the repeats, reached after 30 steps."""
     lr: float = 2e-3
@@ -185,8 +184,10 @@ def save(
     model.to(torch.float16).save_pretrained(config.output)
     tokenizer.save_pretrained(config.output)
     settings = {key: value for key, value in asdict(config).items() if key != "output"}
+    usual = asdict(WarmStartConfig())
+    flags = [f"--{key.replace('_', '-')} {value}" for key, value in settings.items() if value != usual[key]]
     card = {
-        "command": " ".join(["python", "training/tiny/warm_start.py", *sys.argv[1:]]),
+        "command": " ".join(["python", "training/tiny/warm_start.py", *flags]),
         "config": settings,
         "mix": asdict(MIX),
         **figures,
