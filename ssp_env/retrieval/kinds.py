@@ -67,11 +67,11 @@ def index_shape(kind: str, n: int, d: int) -> IndexShape:
     if kind == "flat":
         return IndexShape(kind, n, d, n_lists=0, effort=0, n_trained=0, code_bytes=4 * d)
     if kind == "hnsw-sq8":
-        return IndexShape(kind, n, d, n_lists=0, effort=128, n_trained=min(n, 100_000), code_bytes=d)
+        return IndexShape(kind, n, d, n_lists=0, effort=512, n_trained=min(n, 100_000), code_bytes=d)
     n_lists = _n_lists(n)
     code_bytes = d if kind == "ivf-sq8" else _pq_bytes(d)
     n_trained = min(n, max(_TRAINED_PER_LIST * n_lists, 65_536 if kind == "ivf-pq" else 0))
-    return IndexShape(kind, n, d, n_lists, effort=min(n_lists, 64), n_trained=n_trained, code_bytes=code_bytes)
+    return IndexShape(kind, n, d, n_lists, effort=min(n_lists, 384), n_trained=n_trained, code_bytes=code_bytes)
 
 
 def _n_lists(n: int) -> int:
