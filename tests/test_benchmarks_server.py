@@ -23,7 +23,9 @@ TEXTS = ("where was the poet born", "which lake does the river flow into", "who 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
     path = tmp_path / "passages.jsonl"
-    path.write_text("".join(json.dumps({"id": p.id, "title": p.title, "text": p.text}) + "\n" for p in PASSAGES))
+    # enough titles that the workloads do not run out of fresh queries
+    rows = [{"id": f"{p.id}-{i}", "title": f"{p.title} {i}", "text": p.text} for i in range(100) for p in PASSAGES]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
 
 
