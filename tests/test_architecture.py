@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 LAYERS = (
     ("errors", "types"),
-    ("artefacts", "cluster", "grammar", "items", "metrics", "pool", "protocols", "rewards", "spaces", "text", "titles"),
+    ("artefacts", "grammar", "items", "metrics", "pool", "protocols", "rewards", "spaces", "text", "titles"),
     ("presets", "prompts"),
     ("corpus", "judge", "pages", "retrieval", "roles", "tools", "world"),
     ("episode", "indexing", "ingest"),
@@ -54,7 +54,6 @@ OWNERS = {
     "libzim": ("ssp_env/ingest/",),
     "fastapi": ("ssp_env/serve/", "benchmarks/plain_server.py"),
     "uvicorn": ("ssp_env/serve/", "benchmarks/plain_server.py"),
-    "ray": ("ssp_env/cluster.py", "ssp_env/serve/replicas.py"),
     "torch": ("agents/hf.py", "training/"),
     "transformers": ("agents/hf.py", "agents/stopping.py", "training/"),
     "trl": ("training/trl_adapter.py",),
