@@ -118,13 +118,13 @@ def _work_out(question: Noun | Question, facts: ShownFacts) -> str:
 
 
 def _queries(description: Description, names: Sequence[str]) -> list[str]:
-    """Return the description with its nouns worked out: in each wording, without words, then the bare names."""
+    """Return the description with its nouns worked out: in its wording, by type and names alone, in other wordings."""
     wordings = zip(*(phrases(clause) for clause in description.clauses), strict=True)
     said = [
         " ".join([description.type, *(f"{words} {name}" for words, name in zip(wording, names, strict=True))])
         for wording in wordings
     ]
-    return [*said, " ".join([description.type, *names]), *names]
+    return [said[0], " ".join([description.type, *names]), *said[1:], *names]
 
 
 def _compare(question: Comparison, facts: ShownFacts) -> str:
