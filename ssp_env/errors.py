@@ -7,7 +7,6 @@
     ├── CorpusError      a corpus file cannot be read, or is not what it claims to be
     ├── StaleIndexError  an index is missing, half-written or belongs to another corpus
     ├── RetrievalError   a retriever could not answer (outage, not "no results")
-    ├── ToolError        a tool broke on our side (a model's bad argument is an observation instead)
     ├── AgentError       an agent could not complete (outage, context exhausted)
     ├── ReaderError      the reader of the validator could not answer
     ├── JudgeError       the judge gave no verdict
@@ -37,10 +36,6 @@ class StaleIndexError(SSPError):
 
 class RetrievalError(SSPError):
     """Raised when a retriever cannot answer; an empty result list is not an error."""
-
-
-class ToolError(SSPError):
-    """Raised when a tool breaks on our side."""
 
 
 class AgentError(SSPError):

@@ -55,7 +55,7 @@ OWNERS = {
     "fastapi": ("ssp_env/serve/", "benchmarks/plain_server.py"),
     "uvicorn": ("ssp_env/serve/", "benchmarks/plain_server.py"),
     "torch": ("agents/hf.py", "training/"),
-    "transformers": ("agents/hf.py", "agents/stopping.py", "training/"),
+    "transformers": ("agents/hf.py", "training/"),
     "trl": ("training/trl_adapter.py",),
     "peft": ("training/",),
     "tyro": ("training/", "benchmarks/"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from hashlib import blake2b
 
+from ssp_env.titles import split_contents
 from ssp_env.types import Passage
 
 CONTENT_DIGEST_BYTES = 16
@@ -33,7 +34,7 @@ def parse_row(line: bytes) -> Passage:
     if not isinstance(row, dict):
         raise RowError(f"expected a JSON object, got {_short(row)}; fix or remove the row")
     if "contents" in row and "text" not in row:
-        title, text = _split_contents(_string(row, "contents"))
+        title, text = split_contents(_string(row, "contents"))
     else:
         title, text = _string(row, "title"), _string(row, "text")
     return check_passage(Passage(id=_id(row), title=title, text=text))
@@ -93,16 +94,6 @@ def _string(row: dict[str, object], name: str) -> str:
     if not isinstance(value, str):
         raise RowError(f"expected a string for {name!r}, got {_short(value)}; fix the row")
     return value
-
-
-def _split_contents(contents: str) -> tuple[str, str]:
-    """Split at the first newline; contents of a single line are text without a title."""
-    first, newline, rest = contents.partition("\n")
-    if not newline:
-        return "", contents
-    if len(first) >= 2 and first[0] == first[-1] == '"':
-        first = first[1:-1].replace('""', '"')
-    return first, rest
 
 
 def _short(value: object) -> str:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from ssp_env.errors import CorpusError
 from ssp_env.ingest.blocks import MAX_LINE_BYTES, chunk_bytes
-from ssp_env.ingest.records import Chunk, Format, Item, Page, Section, Skip
+from ssp_env.ingest.records import Chunk, Format, Item, Page, Skip
+from ssp_env.pages import Section
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile

@@ -10,16 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from ssp_env.pages import Section
+
 PageKind = Literal["article", "disambiguation"]
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A heading with the text up to the next heading; the lead has an empty heading and level 1."""
-
-    heading: str
-    level: int
-    text: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,8 @@ from typing import TypeAlias
 from ssp_env.errors import CorpusError
 from ssp_env.ingest.blocks import MAX_LINE_BYTES, OVERLONG, lines
 from ssp_env.ingest.plain import text_page
-from ssp_env.ingest.records import Chunk, Format, Item, Page, Row, Section, Skip
+from ssp_env.ingest.records import Chunk, Format, Item, Page, Row, Skip
+from ssp_env.pages import Section
 from ssp_env.titles import split_contents
 
 Fields: TypeAlias = tuple[str, str, str]

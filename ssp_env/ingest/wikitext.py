@@ -15,8 +15,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from ssp_env.ingest.brackets import drop_blocks, drop_tags, without_unclosed
-from ssp_env.ingest.records import Section
 from ssp_env.ingest.templates import render_templates
+from ssp_env.pages import Section
 
 APPARATUS = frozenset(
     "references|external links|see also|further reading|notes|bibliography|sources|citations|footnotes|works cited|"

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from ssp_env.errors import CorpusError
-from ssp_env.ingest.records import Chunk, Format, Item, Page, Redirect, Section, Skip
+from ssp_env.ingest.records import Chunk, Format, Item, Page, Redirect, Skip
+from ssp_env.pages import Section
 
 if TYPE_CHECKING:
     from libzim.reader import Archive, Entry

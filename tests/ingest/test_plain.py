@@ -8,7 +8,8 @@ import pytest
 
 from ssp_env.ingest import plain
 from ssp_env.ingest.formats import detect_format
-from ssp_env.ingest.records import Page, Section
+from ssp_env.ingest.records import Page
+from ssp_env.pages import Section
 
 
 def test_a_folder_gives_a_page_a_file_in_sorted_order(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ import pytest
 from ssp_env.errors import CorpusError
 from ssp_env.ingest import blocks
 from ssp_env.ingest.formats import FORMATS, check_format, detect_format
-from ssp_env.ingest.records import Item, Page, Row, Section
+from ssp_env.ingest.records import Item, Page, Row
+from ssp_env.pages import Section
 from tests.ingest.samples import write_rows
 
 

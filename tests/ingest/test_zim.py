@@ -11,7 +11,8 @@ pytest.importorskip("libzim")
 from ssp_env.errors import CorpusError  # noqa: E402
 from ssp_env.ingest import zim  # noqa: E402
 from ssp_env.ingest.formats import detect_format  # noqa: E402
-from ssp_env.ingest.records import Page, Redirect, Section, Skip  # noqa: E402
+from ssp_env.ingest.records import Page, Redirect, Skip  # noqa: E402
+from ssp_env.pages import Section  # noqa: E402
 
 HTML = """<html><head><title>T</title><style>p {}</style></head><body><h1>Alpha</h1><p>Lead with a
 <a href="Beta_page">link
