@@ -28,6 +28,19 @@ def test_an_expert_of_less_skill_fails_at_longer_questions_only():
     assert accuracy("2-hop", weak, n=30) == 0.0
 
 
+def test_an_impatient_expert_often_gives_up_after_its_first_search_and_is_right_otherwise():
+    impatient = ExpertAgent(patience=0.4)
+    assert accuracy("1-hop", impatient) >= 0.95
+    assert 0.25 <= accuracy("2-hop", impatient, n=100) <= 0.55
+    assert accuracy("3-hop", impatient, n=100) <= 0.35
+    assert accuracy("2-hop", ExpertAgent(patience=1.0)) > accuracy("2-hop", impatient)
+
+
+def test_a_patience_that_is_no_share_is_refused():
+    with pytest.raises(ValueError, match=r"patience in 0 \.\. 1"):
+        ExpertAgent(patience=1.5)
+
+
 @pytest.mark.parametrize("prompt_set", ["compact", "paper"])
 @pytest.mark.parametrize("n_searches, at_least", [(1, 0.7), (2, 0.6), (3, 0.5), (4, 0.4)])
 def test_most_proposals_have_the_demanded_searches_and_the_one_right_answer(prompt_set, n_searches, at_least):

@@ -21,7 +21,7 @@ from training.tiny.warm_start import CARD, MIX, WEIGHTS, WarmStartConfig, build_
 
 WORLD = World(WorldConfig(seed=31))
 TOKENIZER = build_tokenizer()
-SMALL = traces.Mix(solver={"1-hop": 4, "2-hop": 2}, proposer={1: 4, 2: 2}, reader={"1-hop": 4}, drills=3)
+SMALL = traces.Mix(solver={"1-hop": 4, "2-hop": 2}, proposer={1: 4, 2: 2}, reader={"1-hop": 4}, drills=3, patience=0.4)
 
 
 def encode(text):
@@ -126,7 +126,7 @@ def test_the_warm_start_writes_a_loadable_policy_and_its_card_last(tmp_path):
 
 def test_training_worlds_are_neither_self_play_nor_held_out_worlds():
     assert warm_start.FIRST_WORLD >= 100_000
-    assert MIX.solver["1-hop"] > 10 * MIX.solver["3-hop"]
+    assert MIX.patience < 0.5, "longer questions must leave something to learn"
 
 
 def test_the_shipped_weights_are_small_and_match_their_card():

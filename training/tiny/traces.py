@@ -1,7 +1,8 @@
 """Expert traces for the warm start: whole episodes, played through the real episode machine and retriever.
 
 A trace is the very token stream that the trainer builds later: the chat template's prompt, then per turn the sampled
-ids and the ids of the observation, nothing re-tokenised and nothing in between. Only episodes that end well are kept.
+ids and the ids of the observation, nothing re-tokenised and nothing in between. Only episodes without a mistake are
+kept.
 Two kinds of exercise make the start quick: repeats teach to copy, drills to look facts up.
 """
 
@@ -25,7 +26,9 @@ from ssp_env.world import World
 from ssp_env.world.experts import ExpertAgent
 from ssp_env.world.facts import ShownFacts
 from ssp_env.world.language import Clause, Description, Name, render
+from ssp_env.world.names import display
 from ssp_env.world.oracle import answer_set
+from ssp_env.world.reader import UNKNOWN
 from ssp_env.world.schema import RELATION, RELATIONS
 
 if TYPE_CHECKING:
@@ -37,12 +40,17 @@ UNANSWERABLE = 0.15
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """How many traces of each kind a world gives; proposer traces are counted by demanded searches."""
+    """How many traces of each kind a world gives; proposer traces are counted by demanded searches.
+
+    ``patience`` is that of the solving expert: where one search is not enough it often gives up instead of searching
+    again. So the policy knows how to chain searches and seldom does it: that is left for reinforcement learning.
+    """
 
     solver: Mapping[str, int]
     proposer: Mapping[int, int]
     reader: Mapping[str, int]
     drills: int
+    patience: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +157,8 @@ def world_traces(world: World, mix: Mix, tokenizer: PreTrainedTokenizerFast, rng
     """
     tool = world_tool(world)
     expert = ExpertAgent(seed=int(rng.integers(2**31)))
-    episodes = [*_solves(world, mix, expert, tool, rng), *_proposals(world, mix, expert, tool, rng)]
+    solver = ExpertAgent(seed=int(rng.integers(2**31)), patience=mix.patience)
+    episodes = [*_solves(world, mix, solver, tool, rng), *_proposals(world, mix, expert, tool, rng)]
     episodes += _readings(world, mix, expert, tool, rng)
     waiting = [tokenize(episodes[int(i)], tokenizer) for i in rng.permutation(len(episodes))]
     traces = [drill(world, tokenizer, rng) for _ in range(mix.drills)]
@@ -173,8 +182,9 @@ def _tasks(world: World, counts: Mapping[str, int], rng: np.random.Generator) ->
 def _solves(
     world: World, mix: Mix, expert: ExpertAgent, tool: SearchTool, rng: np.random.Generator
 ) -> Iterator[Trajectory]:
+    """Keep right answers, and episodes in which the expert gave up."""
     for record in play(expert, "solver", _tasks(world, mix.solver, rng), tool, sampling=Sampling()):
-        if isinstance(record.item, Task) and record.final in record.item.answers:
+        if isinstance(record.item, Task) and record.final in (*record.item.answers, display(UNKNOWN)):
             yield record
 
 

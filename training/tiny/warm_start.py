@@ -36,10 +36,11 @@ CARD = "card.json"
 FIRST_WORLD = 100_000
 FIRST_WORD = len(SPECIAL) + len(TAGS)
 MIX = Mix(
-    solver={"1-hop": 72, "2-hop": 3, "3-hop": 1, "intersection": 1, "comparison": 1},
-    proposer={1: 20, 2: 14, 3: 6, 4: 1},
-    reader={"1-hop": 16, "2-hop": 10, "3-hop": 4},
+    solver={"1-hop": 40, "2-hop": 36, "3-hop": 12, "4-hop": 2, "intersection": 6, "comparison": 4},
+    proposer={1: 10, 2: 20, 3: 12, 4: 4},
+    reader={"1-hop": 12, "2-hop": 6, "3-hop": 2},
     drills=60,
+    patience=0.4,
 )
 
 
@@ -53,7 +54,7 @@ class WarmStartConfig:
     """Decides initial weights, traces and their order."""
     n_repeat_batches: int = 500
     """Optimiser steps on random tokens that come twice, 64 rows each; about 40 s."""
-    n_batches: int = 5000
+    n_batches: int = 3500
     """Optimiser steps on traces and drills."""
     batch_size: int = 24
     """Sequences per step: one to three traces, or a drill."""
