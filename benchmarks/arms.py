@@ -145,6 +145,8 @@ def _flag(name: str, value: object) -> list[str]:
         return [flag if value else "--no-" + name.replace("_", "-")]
     if isinstance(value, Mapping):
         return [flag, *(f"{k}={v if isinstance(v, str) else json.dumps(v)}" for k, v in sorted(value.items()))]
+    if isinstance(value, list):
+        return [flag, *map(str, value)]
     return [flag, str(value)]
 
 

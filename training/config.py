@@ -15,6 +15,7 @@ from typing import Literal
 from ssp_env.errors import ConfigError
 from ssp_env.presets import rules
 from training.advantages import ESTIMATORS, Aggregation
+from training.presets import OPTIMIZERS, OptimizerPreset
 from training.update import Updates, UpdateSettings
 
 SHIPPED_MODEL = str(Path(__file__).resolve().parent / "tiny" / "weights")
@@ -130,6 +131,8 @@ class RunConfig:
     """Most held-out questions of each kind; 0: no evaluation."""
     eval_every: int = 20
     """Rounds between evaluations."""
+    eval_samples: int = 0
+    """Sampled solves of each held-out question before the first and after the last round, for pass@k; 0: none."""
     checkpoint_every: int = 20
     """Rounds between checkpoints."""
     keep_checkpoints: int = 2
@@ -137,37 +140,6 @@ class RunConfig:
     on_collapse: Literal["warn", "stop"] = "warn"
     """What follows when training collapses; the last checkpoint before it stays on disk either way."""
 
-
-@dataclass(frozen=True, slots=True)
-class OptimizerPreset:
-    """The settings of the optimiser that a preset names; see the fields of ``RunConfig``."""
-
-    lr: float
-    warmup_steps: int
-    weight_decay: float
-    beta: float
-    clip_low: float
-    clip_high: float
-    solver_advantage: str
-    proposer_advantage: str
-    solver_aggregation: Aggregation
-    proposer_aggregation: Aggregation
-    proposer_weight: float
-    updates: Literal["joint", "sequential"]
-
-
-OPTIMIZERS = {
-    "world": OptimizerPreset(
-        3e-4, 0, 0.0, 0.0, 0.2, 0.2, "grpo", "batch", "token_mean", "token_mean", 1.0, "joint"
-    ),
-    "paper": OptimizerPreset(
-        1e-6, 5, 0.01, 0.01, 0.2, 0.285, "mean", "raw", "row_mean", "token_sum", 1.0, "sequential"
-    ),
-    # The released code's mini-batches scale the proposer's gradient by 256/640.
-    "code": OptimizerPreset(
-        1e-6, 5, 0.01, 0.01, 0.2, 0.285, "grpo", "raw", "row_mean", "row_mean", 0.4, "sequential"
-    ),
-}  # fmt: skip
 
 MAY_CHANGE = (
     "out", "resume", "n_rounds", "eval_every", "checkpoint_every", "keep_checkpoints", "on_collapse", "threads",
@@ -212,6 +184,8 @@ def _check(config: RunConfig) -> None:
     for name in ("solver_advantage", "proposer_advantage"):
         if getattr(config, name) not in ESTIMATORS:
             raise ConfigError(f"expected {name} out of {sorted(ESTIMATORS)}, got {getattr(config, name)!r}; name one")
+    if config.eval_samples < 0:
+        raise ConfigError(f"expected eval_samples of 0 or more, got {config.eval_samples!r}; raise it")
     if config.seeds_per_round % config.proposals_per_seed:
         got = f"{config.seeds_per_round} and {config.proposals_per_seed}"
         raise ConfigError(f"expected seeds_per_round to be a multiple of proposals_per_seed, got {got}; change one")

@@ -23,7 +23,7 @@ from training import quality
 from training.advantages import Aggregation, coefficients, estimate
 from training.collapse import Alarm, alarms, good_before, role_entropy
 from training.config import RunConfig
-from training.evaluate import evaluate
+from training.evaluate import evaluate, pass_at_k
 from training.games import Games, fill_pool, plan_of_round
 from training.progress import Progress
 from training.rows import RowCounts, TrainingRow, training_rows
@@ -106,8 +106,21 @@ class SelfPlayDriver:
     def _evaluation(self, agent: Agent) -> Figures:
         if not self.games.tasks:
             return {}
-        accuracy = evaluate(self.games.held_out, self.games.tasks, agent, max_new_tokens=self.config.max_new_tokens)
-        return {f"held_out/{kind}": share for kind, share in accuracy.items()}
+        config, games = self.config, self.games
+        accuracy = evaluate(games.held_out, games.tasks, agent, max_new_tokens=config.max_new_tokens)
+        figures: Figures = {f"held_out/{kind}": share for kind, share in accuracy.items()}
+        if config.eval_samples and self.round in (0, config.n_rounds):
+            sampled = pass_at_k(
+                games.held_out,
+                games.tasks,
+                agent,
+                n_samples=config.eval_samples,
+                max_new_tokens=config.max_new_tokens,
+                temperature=config.temperature,
+                seed=config.eval_world,
+            )
+            figures |= {f"pass@{name}": share for name, share in sampled.items()}
+        return figures
 
     def _closed_book(self, agent: Agent) -> quality.ClosedBook:
         return quality.closed_book(self._played, self.games, agent, max_new_tokens=self.config.max_new_tokens)
