@@ -84,19 +84,19 @@ def _related(world: World, index: int) -> list[int]:
 
 
 def drill(world: World, tokenizer: PreTrainedTokenizerFast, rng: np.random.Generator) -> Trace:
-    """Return a chat about a passage and up to three related ones: up to eight one-fact questions and their answers.
+    """Return a chat about a passage and up to five related ones: up to twelve one-fact questions and their answers.
 
     Related passages mention the same names in other roles, as search results do.
     """
     index = int(rng.integers(len(world)))
-    related = rng.permutation(_related(world, index))[: int(rng.integers(1, 4))]
+    related = rng.permutation(_related(world, index))[: int(rng.integers(1, 6))]
     passages = [world.passages[int(i)] for i in rng.permutation([index, *related])]
     shown = ShownFacts(passages)
     facts = [fact for said in shown.entities.values() for fact in said.facts]
     prompt = render_results([SearchResult(passage, 0.0, rank) for rank, passage in enumerate(passages)], 4000) + "\n"
     ids: list[int] = []
     written: list[bool] = []
-    for place in rng.permutation(len(facts))[:8]:
+    for place in rng.permutation(len(facts))[:12]:
         fact, relation = facts[int(place)], RELATION[facts[int(place)].relation]
         question = Description(relation.object, (Clause(relation.name, "object", Name(fact.subject)),))
         if rng.integers(2):
