@@ -68,7 +68,7 @@ def _arm_figures(
         "accuracy_by_seed": rounded({str(seed): scores[seed] for seed in sorted(scores)}),
     }
     own = [results[seed] for seed in sorted(results)]
-    for kind in sorted({key for r in own for key in examined(r, arm) if key.startswith("held_out/")}):
+    for kind in sorted({key for r in own for key in examined(r, arm) if key.startswith(("held_out/", "pass@"))}):
         figures[kind] = _spread([float(str(examined(r, arm)[kind])) for r in own])
     if arm.at == "start":
         return figures
@@ -76,7 +76,7 @@ def _arm_figures(
     figures["last_rounds"] = _last_rounds(own)
     figures["alarms_in_runs"] = _alarms(own)
     figures["curve"] = {
-        str(number): _spread([accuracy(line, kinds) for line in lines]) for number, lines in _evaluations(own).items()
+        str(number): _spread([accuracy(line, kinds) for line in lines]) for number, lines in evaluations(own).items()
     }
     figures["game"] = {name: _binned(own, name) for name in ("solver_accuracy", "proposer_reward", "valid_rate")}
     return figures
@@ -101,7 +101,8 @@ def _alarms(results: Sequence[Result]) -> dict[str, int]:
     return {name: sum(name in run for run in raised) for name in sorted(set().union(*raised))}
 
 
-def _evaluations(results: Sequence[Result]) -> dict[int, list[Line]]:
+def evaluations(results: Sequence[Result]) -> dict[int, list[Line]]:
+    """Return by round the lines of all runs that hold an evaluation."""
     found: dict[int, list[Line]] = {}
     for r in results:
         for line in r.lines:
@@ -151,7 +152,7 @@ def draw(group: Group, arms: Mapping[str, Arm], results: Results, *, kinds: Sequ
             found.mean, i, xerr=[[found.mean - found.low], [found.high - found.mean]], fmt="|", color=f"C{i}", capsize=4
         )
         if arms[name].at == "end":
-            curve = {n: interval([accuracy(x, kinds) for x in lines]) for n, lines in _evaluations(runs).items()}
+            curve = {n: interval([accuracy(x, kinds) for x in lines]) for n, lines in evaluations(runs).items()}
             rounds = list(curve)
             right.plot(rounds, [x.mean for x in curve.values()], color=f"C{i}", marker="o", markersize=3, label=name)
             right.fill_between(

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+from benchmarks import learning_curve
 from benchmarks.ablation_report import accuracy, draw, group_figures
 from benchmarks.arms import Cell, cell, merged, read_arms
 from benchmarks.card import ROOT
@@ -256,3 +257,15 @@ def test_seeds_are_lists_and_ranges(text, seeds):
 def test_seeds_that_make_no_sense_are_refused(text):
     with pytest.raises(ConfigError, match="0-4"):
         parse_seeds(text)
+
+
+def test_the_learning_curve_is_drawn_from_finished_runs_or_refused(small, tmp_path, capsys):
+    script, work = tmp_path / "train.py", tmp_path / "work"
+    script.write_text(SCRIPT)
+    flags = ["--arm", "play", "--file", str(small), "--work", str(work), "--output", str(tmp_path / "curve")]
+    assert learning_curve.main(flags) == 2
+    assert "got none for seeds [0, 1]" in capsys.readouterr().err
+    for _ in range(2):
+        run(read_arms(small), work, script)
+    assert learning_curve.main(flags) == 0
+    assert (tmp_path / "curve.png").stat().st_size > 5000 and (tmp_path / "curve.svg").exists()
