@@ -26,6 +26,8 @@ KINDS: Final = ("1-hop", "2-hop", "3-hop", "4-hop", "intersection", "comparison"
 
 _MAX_MISSES: Final = 5000
 """Draws without a new result after which a world counts as exhausted."""
+_MAX_REPEATS: Final = 300
+"""Draws without a new answer after which a seed may repeat one."""
 
 _STEPS: Final[dict[str, tuple[tuple[str, Sought, str], ...]]] = {
     kind: tuple((r.name, "object", r.object) for r in RELATIONS if r.subject == kind)
@@ -77,7 +79,7 @@ def sample_seeds(world: World, n: int, rng: np.random.Generator, *, n_searches: 
         depth = int(depths[len(seeds)])
         question = _draw(world, f"{depth}-hop", rng)
         answer = None if question is None else _answer(world, question, f"{depth}-hop")
-        if answer is None or world.index_of(answer) is None or (answer in used and misses < _MAX_MISSES // 2):
+        if answer is None or world.index_of(answer) is None or (answer in used and misses < _MAX_REPEATS):
             continue
         misses = 0
         used.add(answer)
