@@ -50,7 +50,11 @@ def ensure_folder(
     if manifest is not None and on_mismatch == "refuse":
         raise StaleIndexError(_mismatch_message(folder, manifest, wanted))
     _require_writable(folder)
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        got = f"{str(folder.parent)!r} ({error.strerror})"
+        raise ConfigError(f"expected a folder to write {folder.name} into, got {got}; pass index_dir=") from error
     with _locked(folder):
         manifest = read_manifest(folder)  # another process may have built it while this one waited
         if manifest is not None and _agrees(manifest, wanted):

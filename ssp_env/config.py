@@ -79,7 +79,7 @@ def complete(config: Mapping[str, object]) -> dict[str, object]:
         "rules": _rules(config.get("rules", "world" if world else "paper")),
         "prompt_set": _choice(config.get("prompt_set", "paper"), PROMPT_SETS, "prompt set"),
         "judge": named(config.get("judge", "exact"), JUDGES, "judge"),
-        "reader": _reader(config.get("reader") or ("oracle" if world else "policy"), world=world),
+        "reader": _reader(config.get("reader"), world=world),
         "tasks": _path(config.get("tasks"), "tasks"),
         "seeds": _path(config.get("seeds"), "seeds"),
     }
@@ -132,18 +132,26 @@ def _corpus(value: object) -> dict[str, object]:
         return {"world": {}}
     paths = [value] if isinstance(value, str) else value
     if not isinstance(paths, Sequence) or not paths:
-        raise ConfigError(f"expected 'world', a path or a list of paths for the corpus, got {value!r}; pass one")
+        raise ConfigError(
+            f"expected 'world', a path or a list of paths for the corpus, got {value!r}; pass one, as str(path)"
+        )
     return {"paths": [_path(path, "corpus", required=True) for path in paths]}
 
 
 def _path(value: object, what: str, *, required: bool = False) -> str | None:
     if value is None and not required:
         return None
-    if not isinstance(value, str) or not value:
+    if not isinstance(value, str) or not value or "\0" in value:
         raise ConfigError(f"expected a path as text for {what!r}, got {value!r}; pass str(path)")
-    path = Path(value).expanduser().absolute()
-    if what != "index_dir" and not path.is_file():
-        raise ConfigError(f"expected an existing file for {what!r}, got {value!r}; check the path ({path})")
+    path = Path(value).absolute()
+    try:
+        path = Path(value).expanduser().absolute()
+        fits = path.is_file() != (what == "index_dir")
+    except (OSError, RuntimeError):  # a name that is too long, or of an unknown user
+        fits = False
+    if not fits:
+        wanted = "a folder" if what == "index_dir" else "an existing file"
+        raise ConfigError(f"expected {wanted} for {what!r}, got {value!r}; check the path ({path})")
     return str(path)
 
 
@@ -160,6 +168,8 @@ def _tools(value: object) -> list[str]:
 
 
 def _reader(value: object, *, world: bool) -> dict[str, object]:
+    if value is None:
+        return {"name": "oracle" if world else "policy"}
     if isinstance(value, Mapping) and set(value) == {"agent"}:
         return {"name": "agent", "agent": json.loads(canonical(value["agent"]))}
     spec = named(value, ("oracle", "policy"), "reader")

@@ -42,7 +42,7 @@ class ExactJudge:
         Raises:
             ConfigError: If the mode is unknown.
         """
-        if mode not in _NORMALIZERS:
+        if not isinstance(mode, str) or mode not in _NORMALIZERS:
             raise ConfigError(f"expected a mode out of {sorted(_NORMALIZERS)}, got {mode!r}; name one of these")
         self._normalizers = _NORMALIZERS[mode]
 

@@ -8,13 +8,15 @@ Settings of the optimiser (advantages, losses, learning rates) belong to the tra
 from __future__ import annotations
 
 import difflib
-import math
+import sys
 from collections.abc import Collection
 from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 from ssp_env.errors import ConfigError
 from ssp_env.rewards import PROPOSER_REWARDS, SOLVER_REWARDS
+
+MAX_TOP_K = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ class GameRules:
         ask_for_all: Whether one further reading is asked for all answers; a second answer rejects.
         n_solves: Solver episodes per task.
         max_turns: Completions per episode.
-        top_k: Passages per search.
+        top_k: Passages per search, 100 at most.
         end_on_invalid: Whether a completion without an action ends the episode.
         solver_reward: A name in ``SOLVER_REWARDS``.
         proposer_reward: A name in ``PROPOSER_REWARDS``.
@@ -88,13 +90,14 @@ class GameRules:
             if (value := getattr(self, name)) not in choices:
                 raise ConfigError(f"expected {name} out of {sorted(choices)}, got {value!r}; {_hint(value, choices)}")
         for name, least in _LEAST.items():
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise ConfigError(f"expected {name} to be a whole number from {least}, got {value!r}; correct it")
+            value, most = getattr(self, name), _MOST.get(name, sys.maxsize)
+            if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+                span = f"{least} to {most}" if name in _MOST else least
+                raise ConfigError(f"expected {name} to be a whole number from {span}, got {value!r}; correct it")
         for name in (f.name for f in fields(self) if f.type == "bool"):
             if not isinstance(value := getattr(self, name), bool):
                 raise ConfigError(f"expected {name} to be true or false, got {value!r}; correct it")
-        if not isinstance(self.invalid_reward, int | float) or not math.isfinite(self.invalid_reward):
+        if not _is_finite(self.invalid_reward):
             raise ConfigError(f"expected a finite invalid_reward, got {self.invalid_reward!r}; correct it")
         if self.max_chars < self.min_chars:
             raise ConfigError(f"expected max_chars of at least min_chars, got {self.max_chars!r}; raise it")
@@ -120,6 +123,13 @@ _LEAST = {
     **dict.fromkeys(("min_chars", "min_words", "min_searches", "n_noise", "n_unique_probes", "max_resamples"), 0),
     **dict.fromkeys(("max_chars", "n_solves", "max_turns", "top_k", "reset_every"), 1),
 }
+
+
+_MOST = {"top_k": MAX_TOP_K}
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def _hint(value: object, choices: Collection[str]) -> str:

@@ -140,7 +140,7 @@ def _agent_factory(name: str) -> AgentFactory:
         raise ConfigError(f"expected an agent or 'module:factory', got {name!r}; {suggest(name, list(AGENTS))}")
     try:
         return cast("AgentFactory", getattr(import_module(module), attribute))
-    except (ModuleNotFoundError, AttributeError) as error:
+    except (ModuleNotFoundError, AttributeError, TypeError, ValueError) as error:
         raise ConfigError(f"expected an importable agent, got {entry!r} ({error}); check module and name") from error
 
 

@@ -54,6 +54,14 @@ def test_missing_or_cut_files_make_a_folder_incomplete(tmp_path: Path) -> None:
     assert (tmp_path / "a" / "sub" / "data").read_text() == "data"
 
 
+@pytest.mark.parametrize("inside", ["", "sub/deep"])
+def test_a_file_in_the_place_of_a_parent_folder_is_one_clear_error(tmp_path: Path, inside: str) -> None:
+    (tmp_path / "file").write_text("precious")
+    with pytest.raises(ConfigError, match="expected a folder .* got"):
+        ensure_folder(tmp_path / "file" / inside / "a", {"of": "x"}, build=never)
+    assert (tmp_path / "file").read_text() == "precious"
+
+
 @pytest.mark.parametrize("content", ["", "{", "[]", "null", '{"files": 3}', '{"files": {"x": 1}}', "{}"])
 def test_an_unreadable_manifest_makes_a_folder_incomplete(tmp_path: Path, content: str) -> None:
     (tmp_path / MANIFEST).write_text(content)

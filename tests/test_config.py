@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 
@@ -96,6 +97,17 @@ def test_whole_numbers_may_stand_for_floats():
         ({"reader": {"name": "oracle", "error": 1.5}}, "expected 'oracle'"),
         ({"tasks": "nowhere.jsonl"}, "existing file"),
         ({"seeds": 7}, "path as text"),
+        ({"tasks": "x" * 5000}, "existing file"),
+        ({"index_dir": "a\0b"}, "path as text"),
+        ({"index_dir": __file__}, "a folder"),
+        ({"index_dir": "x" * 5000}, "a folder"),
+        ({"seeds": "~nobody-of-this-name/x"}, "existing file"),
+        ({"corpus": Path("passages.jsonl")}, "str(path)"),
+        ({"reader": ""}, "a reader"),
+        ({"reader": {}}, "a name or"),
+        ({"rules": {"preset": "paper", "top_k": 101}}, "from 1 to 100"),
+        ({"rules": {"preset": "paper", "invalid_reward": 10**400}}, "finite invalid_reward"),
+        ({"rules": {"preset": "paper", "invalid_reward": True}}, "finite invalid_reward"),
         ({"judge": {"name": "model", "agent": object()}}, "plain JSON"),
         ({"corpus": {"world": {"seed": float("nan")}}}, "plain JSON"),
     ],

@@ -115,7 +115,9 @@ def test_a_bad_corpus_names_file_and_line(tmp_path):
         build_game({"corpus": str(path)})
 
 
-@pytest.mark.parametrize("settings", [{"n_entities": 3}, {"sede": 1}, {"n_entities": "many"}])
+@pytest.mark.parametrize(
+    "settings", [{"n_entities": 3}, {"sede": 1}, {"n_entities": "many"}, {"seed": None}, {"seed": True}]
+)
 def test_bad_world_settings_are_refused(settings):
     with pytest.raises(ConfigError, match="settings of a world"):
         build_game({"corpus": {"world": settings}})
@@ -134,6 +136,7 @@ def test_model_judge_and_agent_reader_ask_named_agents():
         ({"judge": {"name": "model"}}, "'agent'"),
         ({"judge": {"name": "exact", "agent": "x"}}, "agent"),
         ({"judge": {"name": "exact", "mode": "loose"}}, "loose"),
+        ({"judge": {"name": "exact", "mode": ["both"]}}, "mode"),
         ({"reader": {"agent": "world-exprt"}}, "did you mean 'world-expert'"),
         ({"retriever": {"name": "bm25", "lnaguage": "english"}}, "language"),
     ],
@@ -161,6 +164,8 @@ def test_the_expert_of_the_world_is_there():
         ("world-exprt", "did you mean 'world-expert'"),
         ("no_such_module:x", "importable"),
         ("json:no_such_name", "importable"),
+        (":x", "importable"),
+        (".json:x", "importable"),
         ({"name": "world-expert", "kwargs": {"skil": 1}}, "arguments"),
         ({"name": "world-expert", "kwargs": 3}, "mapping"),
         ({"agent": "world-expert"}, "agent's name"),

@@ -48,6 +48,8 @@ class WorldConfig:
         Raises:
             ValueError: If a value is out of range.
         """
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
+            raise ValueError(f"expected a whole number from 0 as seed, got {self.seed!r}")
         if not 100 <= self.n_entities <= 10_000_000:
             raise ValueError(f"expected n_entities in 100 .. 10,000,000, got {self.n_entities!r}")
         for name in ("one_to_one", "aliases"):
