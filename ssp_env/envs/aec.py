@@ -18,7 +18,7 @@ from gymnasium.utils.seeding import np_random
 from ssp_env.envs.base import RENDER_MODES, action_space, check_render_mode, check_step, observation_space, opening
 from ssp_env.envs.info import describe, transcript
 from ssp_env.envs.play import Play, step
-from ssp_env.envs.selfplay import SelfPlayScenario
+from ssp_env.envs.selfplay import SelfPlayScenario, playable
 from ssp_env.registry import GameConfig, build_game
 from ssp_env.spaces import FreeText
 
@@ -40,7 +40,7 @@ class SearchSelfPlayAEC(AECEnv[str, str, str | None]):  # type: ignore[misc]
         super().__init__()
         self.metadata = {"name": "search_self_play_v0", "render_modes": list(RENDER_MODES), "is_parallelizable": False}
         self.render_mode = check_render_mode(render_mode)
-        self.game = build_game(config)
+        self.game = playable(build_game(config))
         readers = ["reader_0"] if self.game.reader is None else []
         self.possible_agents = ["proposer_0", *readers, *(f"solver_{i}" for i in range(self.game.rules.n_solves))]
         self.agents: list[str] = []

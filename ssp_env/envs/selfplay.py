@@ -99,7 +99,7 @@ class SearchSelfPlayEnv(TextEnv):
 
     def __init__(self, *, render_mode: str | None = None, **config: Unpack[GameConfig]) -> None:
         """Build the game, or take it from the process-wide cache."""
-        super().__init__(SelfPlayScenario(), _game(config), render_mode=render_mode)
+        super().__init__(SelfPlayScenario(), playable(build_game(config)), render_mode=render_mode)
 
 
 def make_vector(
@@ -110,14 +110,14 @@ def make_vector(
     **config: Unpack[GameConfig],
 ) -> TextVectorEnv:
     """Return the vector environment, for ``gymnasium.make_vec``."""
-    game = _game(config)
+    game = playable(build_game(config))
     return TextVectorEnv(
         SelfPlayScenario(), game, num_envs=num_envs, render_mode=render_mode, autoreset_mode=autoreset_mode
     )
 
 
-def _game(config: GameConfig) -> Game:
-    game = build_game(config)
+def playable(game: Game) -> Game:
+    """Return the game; raises ``ConfigError`` if its rules want the policy to read a question more than once."""
     if game.reader is None and game.rules.probes:
         raise ConfigError(
             "expected a reader for the rules that read a question again, got reader='policy', which acts once here; "

@@ -13,7 +13,7 @@ from gymnasium.error import ResetNeeded  # noqa: E402
 from pettingzoo.test import seed_test  # noqa: E402
 
 from ssp_env.envs.aec import SearchSelfPlayAEC  # noqa: E402
-from ssp_env.errors import RetrievalError  # noqa: E402
+from ssp_env.errors import ConfigError, RetrievalError  # noqa: E402
 from ssp_env.presets import GameRules  # noqa: E402
 from tests.fakes import PROPOSAL, BrokenRetriever, FixedReader, tiny_game  # noqa: E402
 
@@ -109,3 +109,9 @@ def test_without_pettingzoo_the_extra_is_named(monkeypatch):
     monkeypatch.delitem(sys.modules, "ssp_env.envs.aec")
     with pytest.raises(ImportError, match=r"ssp-env\[pettingzoo\]"):
         importlib.import_module("ssp_env.envs.aec")
+
+
+def test_rules_that_read_again_are_refused_with_the_policy_as_reader():
+    """As in ``SearchSelfPlay-v0``: the policy reads once here, so these rules would silently not be applied."""
+    with pytest.raises(ConfigError, match="read a question again"):
+        SearchSelfPlayAEC(reader="policy", rules={"preset": "world", "ask_for_all": True})
