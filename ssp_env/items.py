@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import NoReturn, TypeGuard, TypeVar
 
 from ssp_env.errors import ConfigError
 from ssp_env.types import Seed, Task
@@ -46,7 +46,7 @@ def task_from_row(row: Mapping[str, object], *, default_id: str = "0") -> Task:
     question = _text(row, ("question",))
     answers = _texts(row, ("answers", "golden_answers", "answer"))
     kind = row.get("kind", "")
-    if not isinstance(kind, str):
+    if not _is_text(kind):
         raise ConfigError(f"expected a string for 'kind', got {kind!r}; correct it")
     return Task(id=_id(row, default_id), question=question, answers=answers, kind=kind)
 
@@ -105,7 +105,7 @@ def _parse(line: bytes, where: str) -> object:
 
 def _id(row: Mapping[str, object], default: str) -> str:
     value = next((row[key] for key in ("id", "qid") if key in row), default)
-    if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
+    if isinstance(value, bool) or not (isinstance(value, int) or (_is_text(value) and value)):
         raise ConfigError(f"expected a string or whole number for 'id', got {value!r}; correct it")
     return str(value)
 
@@ -119,7 +119,12 @@ def _texts(row: Mapping[str, object], keys: tuple[str, ...]) -> tuple[str, ...]:
     values = [value] if isinstance(value, str) else value
     if not isinstance(values, list | tuple) or not values:
         _refuse(keys, value)
-    return tuple(text if isinstance(text, str) and text.strip() else _refuse(keys, text) for text in values)
+    return tuple(text if _is_text(text) and text.strip() else _refuse(keys, text) for text in values)
+
+
+def _is_text(value: object) -> TypeGuard[str]:
+    """Whether this is text that can be written down: a string without lone surrogates."""
+    return isinstance(value, str) and value == value.encode("utf-8", "replace").decode()
 
 
 def _refuse(keys: tuple[str, ...], value: object) -> NoReturn:

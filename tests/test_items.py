@@ -48,6 +48,10 @@ def test_seed_shapes(row, seed):
         {"question": "q?", "answers": [" "]},
         {"question": "q?", "answer": "a", "kind": 2},
         {"question": "q?", "answer": "a", "id": True},
+        {"question": "q? \ud800", "answer": "a"},
+        {"question": "q?", "answers": ["a", "\ud800"]},
+        {"question": "q?", "answer": "a", "id": "\ud800"},
+        {"question": "q?", "answer": "a", "kind": "\ud800"},
     ],
 )
 def test_bad_tasks_are_refused(row):
