@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from ssp_env.grammar import strip_tags
 from ssp_env.presets import GameRules
-from ssp_env.text import leaks, normalize_unicode
+from ssp_env.text import fold_marks, leaks, normalize_unicode
 from ssp_env.types import Reason, Seed, Task, Trajectory
 
 
@@ -41,7 +41,7 @@ def check_proposal(rules: GameRules, seed: Seed, trajectory: Trajectory) -> Reas
 
 
 def _question_reasons(rules: GameRules, seed: Seed, question: str) -> Iterator[Reason]:
-    if not question:
+    if not any(map(str.isalnum, fold_marks(question))):
         yield "no_question"
     if len(question) < rules.min_chars or len(question.split()) < rules.min_words:
         yield "too_short"

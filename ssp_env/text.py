@@ -24,6 +24,7 @@ _LETTERS = str.maketrans(
     {"ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d", "Đ": "D", "ı": "i", "æ": "ae", "Æ": "AE", "œ": "oe", "Œ": "OE"}
 )
 _NO_SPACES = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
+_FILLERS = "\u115f\u1160"  # letters by category, yet invisible; U+3164 and U+FFA0 become the second
 _UNTRACEABLE = frozenset((*_ARTICLES, "yes", "no", "true", "false"))
 _COMMON_WORDS = frozenset(("who", "what", "which", "it", "them", "they", "her", "him", "this", "that", "one", "all"))
 
@@ -58,7 +59,7 @@ def _plain_character(char: str) -> str:
         return char
     if char.isdecimal():
         return str(unicodedata.decimal(char))
-    return "" if unicodedata.category(char) == "Cf" else char
+    return "" if unicodedata.category(char) == "Cf" or char in _FILLERS else char
 
 
 def _without_punctuation(char: str) -> str:
