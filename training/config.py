@@ -7,10 +7,11 @@ from files). ``resolved`` fills these in; the resolved record is what a run fold
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args, get_origin, get_type_hints
 
 from ssp_env.errors import ConfigError
 from ssp_env.presets import rules
@@ -148,7 +149,11 @@ MAY_CHANGE = (
 
 _POSITIVE = (
     "n_rounds", "seeds_per_round", "max_new_tokens", "max_batch_tokens", "eval_every", "checkpoint_every",
-    "keep_checkpoints", "train_worlds", "temperature", "proposals_per_seed",
+    "keep_checkpoints", "train_worlds", "temperature", "proposals_per_seed", "max_context",
+)  # fmt: skip
+_NOT_NEGATIVE = (
+    "seed", "warm_up_rounds", "lr", "warmup_steps", "weight_decay", "beta", "clip_low", "clip_high", "proposer_weight",
+    "lora_rank", "threads", "eval_samples",
 )  # fmt: skip
 
 
@@ -178,14 +183,15 @@ def resolved(config: RunConfig) -> RunConfig:
 
 
 def _check(config: RunConfig) -> None:
-    for name in _POSITIVE:
-        if getattr(config, name) <= 0:
-            raise ConfigError(f"expected {name} above 0, got {getattr(config, name)!r}; raise it")
+    for name in (*_POSITIVE, *_NOT_NEGATIVE):
+        value, bound = getattr(config, name), "above 0" if name in _POSITIVE else "of 0 or more"
+        if value is not None and not (0 <= value < math.inf and (value > 0 or name in _NOT_NEGATIVE)):
+            raise ConfigError(f"expected {name} {bound}, got {value!r}; correct it")
     for name in ("solver_advantage", "proposer_advantage"):
         if getattr(config, name) not in ESTIMATORS:
             raise ConfigError(f"expected {name} out of {sorted(ESTIMATORS)}, got {getattr(config, name)!r}; name one")
-    if config.eval_samples < 0:
-        raise ConfigError(f"expected eval_samples of 0 or more, got {config.eval_samples!r}; raise it")
+    for name in ("retriever", "reader"):
+        _described(config, name)
     if config.seeds_per_round % config.proposals_per_seed:
         got = f"{config.seeds_per_round} and {config.proposals_per_seed}"
         raise ConfigError(f"expected seeds_per_round to be a multiple of proposals_per_seed, got {got}; change one")
@@ -198,17 +204,16 @@ def _check(config: RunConfig) -> None:
 def game_settings(config: RunConfig, *, world: int | None = None) -> dict[str, object]:
     """Return what ``ssp_env.registry.build_game`` takes, for the files of the run or one generated world."""
     corpus = list(config.corpus) or {"world": {"seed": world, "n_entities": config.world_entities}}
-    reader: object = config.reader if config.reader in ("oracle", "policy") else {"agent": config.reader}
-    if config.reader and config.reader.startswith("{"):
-        reader = json.loads(config.reader)
+    reader = _described(config, "reader")
+    if isinstance(reader, str) and reader not in ("oracle", "policy"):
+        reader = {"agent": reader}
     judge = "exact" if config.judge == "exact" else {"name": "model", "agent": config.judge}
     rules = {"preset": config.rules, **dict(map(_rule, config.rule))}
     if config.n_solves is not None:
         rules["n_solves"] = config.n_solves
-    retriever = json.loads(config.retriever) if config.retriever.startswith("{") else config.retriever
     return {
         "corpus": corpus,
-        "retriever": retriever,
+        "retriever": _described(config, "retriever"),
         "index_dir": config.index_dir,
         "rules": rules,
         "prompt_set": config.prompt_set,
@@ -216,6 +221,15 @@ def game_settings(config: RunConfig, *, world: int | None = None) -> dict[str, o
         "judge": judge,
         "seeds": config.seeds,
     }
+
+
+def _described(config: RunConfig, name: str) -> object:
+    """Return a field that is a name or a JSON object."""
+    text = getattr(config, name)
+    try:
+        return json.loads(text) if text and text.startswith("{") else text
+    except ValueError as error:
+        raise ConfigError(f"expected a name or a JSON object as {name}, got {text!r} ({error}); correct it") from error
 
 
 def update_settings(config: RunConfig, output_dir: Path) -> UpdateSettings:
@@ -262,13 +276,23 @@ def from_json(values: Mapping[str, object]) -> RunConfig:
     """Return the record of ``to_json``.
 
     Raises:
-        ConfigError: If fields are missing or unknown.
+        ConfigError: If fields are missing, unknown or of the wrong type.
     """
     names = {f.name for f in fields(RunConfig)}
-    if set(values) != names:
-        raise ConfigError(
-            f"expected the fields of RunConfig, got a difference in {sorted(names ^ set(values))}; "
-            "the run was made by another version of this library: use that version"
-        )
+    if not isinstance(values, Mapping) or set(values) != names:
+        got = f"a difference in {sorted(names ^ set(values))}" if isinstance(values, Mapping) else f"{values!r:.80}"
+        raise ConfigError(f"expected the fields of RunConfig, got {got}; it was made by another version: use that one")
     plain = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+    for name, hint in get_type_hints(RunConfig).items():
+        if not _fits(plain[name], hint):
+            raise ConfigError(f"expected {hint} as saved {name!r}, got {values[name]!r}; restore config.json")
     return RunConfig(**plain)  # type: ignore[arg-type]
+
+
+def _fits(value: object, hint: object) -> bool:
+    parts = get_args(hint)
+    if get_origin(hint) is tuple:
+        return isinstance(value, tuple) and all(_fits(one, parts[0]) for one in value)
+    if parts:
+        return value in parts if get_origin(hint) is Literal else any(_fits(value, part) for part in parts)
+    return type(value) is hint or (hint is float and type(value) is int)

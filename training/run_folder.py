@@ -54,9 +54,13 @@ class RunFolder:
         """Start a new run.
 
         Raises:
-            RunError: If the folder holds a run or anything else, or another process uses it.
+            RunError: If the folder holds a run or anything else, another process uses it, or it cannot be made.
         """
-        path.mkdir(parents=True, exist_ok=True)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            got = f"{str(path)!r} ({error.strerror})"
+            raise RunError(f"expected a folder for the run, got {got}; name another --out") from error
         with _locked(path) as lock:
             if (path / "config.json").exists():
                 raise RunError(
@@ -125,8 +129,14 @@ class RunFolder:
             file.writelines(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in rows)
 
     def metrics(self) -> list[dict[str, object]]:
-        """Return the lines of ``metrics.jsonl``."""
-        return [json.loads(line) for line in (self.path / LOGS[0]).read_text(encoding="utf-8").splitlines()]
+        """Return the lines of ``metrics.jsonl``.
+
+        Raises:
+            RunError: If a line is damaged.
+        """
+        file = self.path / LOGS[0]
+        with open(file, "rb") as lines:
+            return [_metrics_line(line, f"{file}:{number}") for number, line in enumerate(lines, start=1)]
 
     def publish(
         self,
@@ -188,10 +198,21 @@ def read_checkpoint(path: Path) -> Checkpoint | None:
     try:
         state: dict[str, object] = json.loads((path / STATE).read_text(encoding="utf-8"))
         sizes, number = dict(state["files"]), int(state["round"])  # type: ignore[call-overload]
-        whole = all((path / name).stat().st_size == size for name, size in sizes.items())
+        lengths = [int(state["logs"][log]) for log in LOGS]  # type: ignore[index]
+        whole = min(lengths) >= 0 and all((path / name).stat().st_size == size for name, size in sizes.items())
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return Checkpoint(path, number, state) if whole else None
+
+
+def _metrics_line(line: bytes, where: str) -> dict[str, object]:
+    try:
+        row = json.loads(line)
+    except ValueError:
+        row = None
+    if not isinstance(row, dict):
+        raise RunError(f"{where}: expected a JSON object, got {line[:60]!r}; restore the file or name another --out")
+    return row
 
 
 def _last_checkpoint(path: Path) -> Checkpoint | None:
@@ -202,7 +223,11 @@ def _last_checkpoint(path: Path) -> Checkpoint | None:
 @contextmanager
 def _locked(path: Path) -> Iterator[IO[str]]:
     """Take the lock of a folder; it is let go when the block fails, and else by whoever got it."""
-    lock = open(path / ".lock", "w", encoding="utf-8")
+    try:
+        lock = open(path / ".lock", "w", encoding="utf-8")
+    except OSError as error:
+        got = f"{str(path)!r} ({error.strerror})"
+        raise RunError(f"expected a folder that may be written to, got {got}; name another --out") from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield lock

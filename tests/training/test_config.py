@@ -73,8 +73,32 @@ def test_sequential_updates_follow_the_order_of_the_rules(rules, updates, expect
         {"solver_advantage": "ppo"},
         {"train_proposer": False, "train_solver": False},
         {"pool_tasks": "x.jsonl"},
+        {"seed": -1},
+        {"temperature": float("nan")},
+        {"temperature": float("inf")},
+        {"lr": -1.0},
+        {"beta": float("nan")},
+        {"clip_low": -0.1},
+        {"weight_decay": -0.1},
+        {"warmup_steps": -1},
+        {"lora_rank": -1},
+        {"warm_up_rounds": -1},
+        {"threads": -1},
+        {"max_context": 0},
+        {"proposer_weight": float("nan")},
+        {"retriever": '{"name": '},
+        {"reader": "{oracle}"},
     ],
 )
 def test_values_that_cannot_work_are_refused(wrong):
     with pytest.raises(ConfigError, match=next(iter(wrong)).split("_")[0]):
         resolved(RunConfig(**wrong))
+
+
+@pytest.mark.parametrize(
+    "damage", [None, 5, [], {"seed": "x"}, {"optimizer": "adam"}, {"n_rounds": None}, {"corpus": 5}, {"rule": "gate"}]
+)
+def test_a_damaged_configuration_is_refused(damage):
+    saved = to_json(resolved(RunConfig()))
+    with pytest.raises(ConfigError, match="expected"):
+        from_json({**saved, **damage} if isinstance(damage, dict) else damage)

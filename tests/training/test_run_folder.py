@@ -134,3 +134,28 @@ def test_one_process_at_a_time_uses_a_folder(tmp_path):
         RunFolder.reopen(path, CONFIG)
     with RunFolder.reopen(path, CONFIG):
         pass
+
+
+@pytest.mark.parametrize("inside", ["", "deep"])
+def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path, inside):
+    (tmp_path / "file").write_text("precious")
+    with pytest.raises(RunError, match="name another --out"):
+        RunFolder.create(tmp_path / "file" / inside, CONFIG)
+    assert (tmp_path / "file").read_text() == "precious"
+
+
+@pytest.mark.parametrize("logs", [None, [1], {"metrics.jsonl": "a", "rounds.jsonl": 0}, {"metrics.jsonl": -1}])
+def test_a_checkpoint_with_a_damaged_state_does_not_count(tmp_path, logs):
+    path = with_checkpoint(tmp_path / "run", rounds=(1, 2))
+    state = path / "checkpoints" / "round-000002" / STATE
+    state.write_text(json.dumps({**json.loads(state.read_text()), "logs": logs}))
+    with RunFolder.reopen(path, CONFIG) as folder:
+        assert folder.round == 1
+
+
+@pytest.mark.parametrize("line", [b'{"round": 1!\n', b"\0" * 12 + b"\n", b"[1234567890]\n", b'"\xff345678901"\n'])
+def test_a_damaged_log_is_refused_with_its_line(tmp_path, line):
+    path = with_checkpoint(tmp_path / "run", rounds=(1,))
+    (path / "metrics.jsonl").write_bytes(line)
+    with RunFolder.reopen(path, CONFIG) as folder, pytest.raises(RunError, match=r"metrics\.jsonl:1"):
+        folder.metrics()
