@@ -125,7 +125,7 @@ class RunFolder:
 
     def append(self, log: str, rows: Iterable[Mapping[str, object]]) -> None:
         """Append rows to a log, one JSON object a line."""
-        with open(self.path / log, "a", encoding="utf-8") as file:
+        with open(self.path / log, "a", encoding="utf-8", errors="replace") as file:
             file.writelines(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in rows)
 
     def metrics(self) -> list[dict[str, object]]:

@@ -159,3 +159,10 @@ def test_a_damaged_log_is_refused_with_its_line(tmp_path, line):
     (path / "metrics.jsonl").write_bytes(line)
     with RunFolder.reopen(path, CONFIG) as folder, pytest.raises(RunError, match=r"metrics\.jsonl:1"):
         folder.metrics()
+
+
+def test_a_text_that_is_no_unicode_does_not_end_a_run(tmp_path):
+    """An external reader or judge may say anything; it is logged with what cannot be written replaced."""
+    with RunFolder.create(tmp_path / "run", CONFIG) as folder:
+        folder.append("metrics.jsonl", [{"response": "Lake \ud800"}])
+        assert folder.metrics() == [{"response": "Lake ?"}]
