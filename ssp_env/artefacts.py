@@ -44,11 +44,9 @@ def ensure_folder(
         ConfigError: If the folder has to be built where writing is not allowed.
     """
     wanted = _plain(expected)
-    manifest = read_manifest(folder)
-    if manifest is not None and _agrees(manifest, wanted):
+    manifest = find_folder(folder, wanted, on_mismatch=on_mismatch)
+    if manifest is not None:
         return manifest
-    if manifest is not None and on_mismatch == "refuse":
-        raise StaleIndexError(_mismatch_message(folder, manifest, wanted))
     _require_writable(folder)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -60,6 +58,23 @@ def ensure_folder(
         if manifest is not None and _agrees(manifest, wanted):
             return manifest
         return _build(folder, wanted, build)
+
+
+def find_folder(
+    folder: Path, expected: Mapping[str, object], *, on_mismatch: Literal["refuse", "replace"] = "refuse"
+) -> dict[str, object] | None:
+    """Return the manifest of a complete folder that says what is expected, or None when it has to be built.
+
+    Raises:
+        StaleIndexError: If the folder is complete but was made from something else, and ``on_mismatch`` is refuse.
+    """
+    wanted = _plain(expected)
+    manifest = read_manifest(folder)
+    if manifest is None or _agrees(manifest, wanted):
+        return manifest
+    if on_mismatch == "refuse":
+        raise StaleIndexError(_mismatch_message(folder, manifest, wanted))
+    return None
 
 
 def read_manifest(folder: Path) -> dict[str, object] | None:

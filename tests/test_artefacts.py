@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ssp_env.artefacts import MANIFEST, ensure_folder, read_manifest, write_json
+from ssp_env.artefacts import MANIFEST, ensure_folder, find_folder, read_manifest, write_json
 from ssp_env.errors import ConfigError, StaleIndexError
 
 
@@ -34,6 +34,17 @@ def test_a_folder_of_something_else_is_refused_or_replaced(tmp_path: Path) -> No
         ensure_folder(tmp_path / "a", {"of": "y"}, build=never)
     assert ensure_folder(tmp_path / "a", {"of": "y"}, build=build, on_mismatch="replace")["of"] == "y"
     assert sorted(path.name for path in tmp_path.iterdir()) == [".a.lock", "a"]
+
+
+def test_a_folder_is_found_only_if_it_is_whole_and_what_is_expected(tmp_path: Path) -> None:
+    assert find_folder(tmp_path / "a", {"of": ("x",)}) is None
+    built = ensure_folder(tmp_path / "a", {"of": ("x",)}, build=build)
+    assert find_folder(tmp_path / "a", {"of": ("x",)}) == built
+    assert find_folder(tmp_path / "a", {"of": "y"}, on_mismatch="replace") is None
+    with pytest.raises(StaleIndexError, match="delete"):
+        find_folder(tmp_path / "a", {"of": "y"})
+    (tmp_path / "a" / "sub" / "data").write_text("cut")
+    assert find_folder(tmp_path / "a", {"of": ("x",)}) is None
 
 
 def test_a_failed_build_leaves_the_old_folder_as_it_was(tmp_path: Path) -> None:

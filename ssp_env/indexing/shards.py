@@ -11,12 +11,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from ssp_env.artefacts import ensure_folder, read_manifest
-from ssp_env.errors import ConfigError
+from ssp_env.artefacts import ensure_folder, find_folder, read_manifest
+from ssp_env.errors import ConfigError, StaleIndexError
 from ssp_env.protocols import Corpus, Embedder
 from ssp_env.retrieval.encoders import Vectors, embed_checked, passage_text
 from ssp_env.retrieval.ranking import index_folder
@@ -112,38 +113,14 @@ def encode_shards(
         StaleIndexError: If there are shards of another corpus and ``rebuild`` is not set.
         RetrievalError: If the embedder returns anything but finite vectors of one shape.
     """
-    n = len(corpus)
-    starts = range(0, n, spec.shard_passages)
-    encoder = _Encoder(corpus, load, spec)
-    clock = _Clock(n)
-    dimension = 0
-    for number, start in enumerate(starts):
-        stop = min(start + spec.shard_passages, n)
-        n_encoded = encoder.n_encoded
-        manifest = ensure_folder(
-            shard_folder(folder, number),
-            _expected(corpus, spec, start, stop),
-            build=lambda place, start=start, stop=stop: encoder.write(place, start, stop),  # type: ignore[misc]
-            on_mismatch="replace" if rebuild else "refuse",
-        )
-        dimension = int(str(manifest["dimension"]))
-        clock.count(stop - start, is_new=encoder.n_encoded > n_encoded)
-        if encoder.n_encoded > n_encoded:
-            say(f"shard {number + 1} of {len(starts)}: {clock.line()}")
-    return VectorShards(folder, n, dimension, spec.shard_passages)
-
-
-def _expected(corpus: Corpus, spec: VectorSpec, start: int, stop: int) -> dict[str, object]:
-    return {
-        "kind": "vectors",
-        "version": SHARD_VERSION,
-        "corpus": corpus.fingerprint,
-        "embedder": spec.embedder,
-        "passage_prefix": spec.passage_prefix,
-        "dtype": spec.dtype,
-        "start": start,
-        "stop": stop,
-    }
+    maker = ShardMaker(corpus, load, spec, folder=folder, rebuild=rebuild)
+    clock = Clock(maker.n)
+    for number in range(maker.n_shards):
+        is_new = maker.make(number)
+        clock.count(maker.size(number), is_new=is_new)
+        if is_new:
+            say(f"shard {number + 1} of {maker.n_shards}: {clock.line()}")
+    return maker.whole()
 
 
 def n_missing(folder: Path, n: int, shard_passages: int) -> int:
@@ -153,15 +130,86 @@ def n_missing(folder: Path, n: int, shard_passages: int) -> int:
     return sum(min(start + shard_passages, n) - start for start in missing)
 
 
-class _Encoder:
-    """Loads the embedder when it is needed, and writes shards."""
+class ShardMaker:
+    """Makes single shards, in any order; loads the embedder when the first one is missing."""
 
-    def __init__(self, corpus: Corpus, load: Callable[[], Embedder], spec: VectorSpec) -> None:
-        self.n_encoded = 0
-        self._corpus, self._load, self._spec = corpus, load, spec
+    def __init__(
+        self, corpus: Corpus, load: Callable[[], Embedder], spec: VectorSpec, *, folder: Path, rebuild: bool = False
+    ) -> None:
+        """Prepare; see ``encode_shards``."""
+        self.n = len(corpus)
+        self.n_shards = -(-self.n // spec.shard_passages)
+        self._corpus, self._load, self._spec, self._folder = corpus, load, spec, folder
+        self._on_mismatch: Literal["refuse", "replace"] = "replace" if rebuild else "refuse"
         self._embedder: Embedder | None = None
+        self._n_made = 0
 
-    def write(self, folder: Path, start: int, stop: int) -> dict[str, object]:
+    def size(self, number: int) -> int:
+        """Return how many passages a shard has."""
+        start, stop = self._bounds(number)
+        return stop - start
+
+    def find(self, number: int) -> dict[str, object] | None:
+        """Return the manifest of a shard, or None when it is missing.
+
+        Raises:
+            StaleIndexError: If it is of another corpus and must not be replaced.
+        """
+        return find_folder(shard_folder(self._folder, number), self._expected(number), on_mismatch=self._on_mismatch)
+
+    def make(self, number: int) -> bool:
+        """Make a shard unless it is there; return whether it was made here.
+
+        Raises:
+            StaleIndexError: If it is of another corpus and must not be replaced.
+            RetrievalError: If the embedder returns anything but finite vectors of one shape.
+        """
+        n_made = self._n_made
+        ensure_folder(
+            shard_folder(self._folder, number),
+            self._expected(number),
+            build=lambda place: self._write(place, number),
+            on_mismatch=self._on_mismatch,
+        )
+        return self._n_made > n_made
+
+    def whole(self) -> VectorShards:
+        """Return all shards.
+
+        Raises:
+            StaleIndexError: If one is missing.
+        """
+        dimension = 0
+        for number in range(self.n_shards):
+            manifest = self.find(number)
+            if manifest is None:
+                place = shard_folder(self._folder, number)
+                raise StaleIndexError(
+                    f"expected a whole shard in {place}, got none; do all machines share this folder?"
+                )
+            dimension = int(str(manifest["dimension"]))
+        return VectorShards(self._folder, self.n, dimension, self._spec.shard_passages)
+
+    def _bounds(self, number: int) -> tuple[int, int]:
+        start = number * self._spec.shard_passages
+        return start, min(start + self._spec.shard_passages, self.n)
+
+    def _expected(self, number: int) -> dict[str, object]:
+        start, stop = self._bounds(number)
+        spec = self._spec
+        return {
+            "kind": "vectors",
+            "version": SHARD_VERSION,
+            "corpus": self._corpus.fingerprint,
+            "embedder": spec.embedder,
+            "passage_prefix": spec.passage_prefix,
+            "dtype": spec.dtype,
+            "start": start,
+            "stop": stop,
+        }
+
+    def _write(self, folder: Path, number: int) -> dict[str, object]:
+        start, stop = self._bounds(number)
         self._embedder = self._embedder or self._load()
         chunks: list[Vectors] = []
         for first in range(start, stop, CHUNK_PASSAGES):
@@ -170,22 +218,25 @@ class _Encoder:
             chunks.append(embed_checked(self._embedder, texts))
         vectors = np.concatenate(chunks).astype(self._spec.dtype)
         np.save(folder / VECTORS_FILE, vectors)
-        self.n_encoded += len(vectors)
+        self._n_made += 1
         return {"dimension": vectors.shape[1]}
 
 
-class _Clock:
+class Clock:
     """How far a job is; what was there before says nothing about the rate."""
 
     def __init__(self, n: int) -> None:
+        """Start, with ``n`` passages to come."""
         self._n, self._n_known, self._n_new = n, 0, 0
         self._start_s = time.monotonic()
 
     def count(self, n: int, *, is_new: bool) -> None:
+        """Count passages whose vectors are there."""
         self._n_known += n
         self._n_new += n if is_new else 0
 
     def line(self) -> str:
+        """Return the share that is done, the rate and the time left, for people."""
         rate = self._n_new / max(time.monotonic() - self._start_s, 1e-6)
         left_s = int((self._n - self._n_known) / max(rate, 1e-9))
         ends = f"{left_s // 3600:d}:{left_s // 60 % 60:02d}:{left_s % 60:02d} left"
