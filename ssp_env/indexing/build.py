@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
@@ -23,18 +24,37 @@ from ssp_env.retrieval.faiss_index import flat_index, set_threads, write_index
 from ssp_env.retrieval.kinds import index_shape, resolve_kind
 
 
+class Encode(Protocol):
+    """Makes the shards that are missing and returns all, as ``encode_shards`` does."""
+
+    def __call__(
+        self,
+        corpus: Corpus,
+        load: Callable[[], Embedder],
+        spec: VectorSpec,
+        *,
+        folder: Path,
+        rebuild: bool = False,
+        say: Say = ...,
+    ) -> VectorShards:
+        """Encode; see ``encode_shards``."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class BuildOptions:
     """How to build.
 
     ``dtype`` is that of the shards; empty means float32 for an exact index and float16 for the others. ``seed`` draws
-    the training sample. ``block`` is the number of vectors in memory while inverted lists are built.
+    the training sample. ``block`` is the number of vectors in memory while inverted lists are built. ``encode`` makes
+    the shards: in this process, or with ``on_ray.encode_on_ray`` on several.
     """
 
     dtype: str = ""
     shard_passages: int = SHARD_PASSAGES
     block: int = BLOCK_VECTORS
     seed: int = 0
+    encode: Encode = encode_shards
 
 
 def vector_spec(settings: DenseSettings, n: int, *, embedder_id: str, options: BuildOptions) -> VectorSpec:
@@ -87,7 +107,7 @@ def build_dense(
 
     def build(place: Path) -> dict[str, object]:
         start_s = time.perf_counter()
-        shards = encode_shards(
+        shards = options.encode(
             corpus, load, spec, folder=vectors_folder(index_dir, spec), rebuild=settings.rebuild, say=say
         )
         encoded_s = time.perf_counter()

@@ -9,14 +9,18 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from contextlib import redirect_stdout
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
+from ssp_env.cluster import require_ray
 from ssp_env.corpus import JsonlCorpus, open_corpus
 from ssp_env.errors import ConfigError
-from ssp_env.indexing.build import BuildOptions, build_dense, vector_spec
+from ssp_env.indexing.build import BuildOptions, Encode, build_dense, vector_spec
+from ssp_env.indexing.on_ray import encode_on_ray
 from ssp_env.indexing.plan import IndexPlan, check_plan, free_room, plan_bm25, plan_dense
-from ssp_env.indexing.shards import DTYPES, n_missing, vectors_folder
+from ssp_env.indexing.shards import DTYPES, encode_shards, n_missing, vectors_folder
 from ssp_env.retrieval import make_retriever
 from ssp_env.retrieval.dense import DenseSettings, load_embedder
 from ssp_env.retrieval.encoders import PRESETS, EncoderFacts, describe_encoder, preset
@@ -38,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--device", default="auto", help="where to encode (default: %(default)s, a GPU if there is one)"
     )
     parser.add_argument("--batch-size", type=int, default=32, help="passages a forward pass (default: %(default)s)")
+    parser.add_argument("--ray-workers", type=int, default=0, help="encode on workers of a Ray cluster, 0 for none")
     parser.add_argument("--threads", type=int, default=0, help="of FAISS (default: as many as it takes)")
     parser.add_argument("--plan", action="store_true", help="print the plan and stop")
     parser.add_argument("--force", action="store_true", help="build although the plan does not fit")
@@ -58,6 +63,7 @@ def run(parsed: argparse.Namespace) -> dict[str, object]:
     if is_dense and not parsed.encoder:
         raise ConfigError("expected --encoder for a dense index, got none; pass the folder of a model, or 'minilm'")
     facts = describe_encoder(parsed.encoder, pooling=preset(parsed.preset).pooling) if is_dense else None
+    encode = _encode(parsed)
     corpus = open_corpus(_files(parsed.corpus))
     index_dir = parsed.index_dir or corpus.index_dir
     plans = _plan(parsed, corpus, facts=facts, settings=settings, index_dir=index_dir)
@@ -67,15 +73,16 @@ def run(parsed: argparse.Namespace) -> dict[str, object]:
     if parsed.retriever != "dense":
         report["bm25"] = _build_bm25(corpus, index_dir, rebuild=parsed.rebuild)
     if facts is not None:
-        report["dense"] = build_dense(
-            corpus,
-            lambda: load_embedder(settings),
-            embedder_id=facts.identity,
-            settings=settings,
-            index_dir=index_dir,
-            options=BuildOptions(dtype=parsed.dtype),
-            say=_say,
-        )
+        with redirect_stdout(sys.stderr):  # Ray prints there what it says about workers
+            report["dense"] = build_dense(
+                corpus,
+                partial(load_embedder, _independent(settings)),
+                embedder_id=facts.identity,
+                settings=settings,
+                index_dir=index_dir,
+                options=BuildOptions(dtype=parsed.dtype, encode=encode),
+                say=_say,
+            )
     return {**report, "retriever": _opening(parsed, settings)}
 
 
@@ -89,6 +96,19 @@ def _settings(parsed: argparse.Namespace) -> DenseSettings:
         n_threads=parsed.threads,
         rebuild=parsed.rebuild,
     )
+
+
+def _independent(settings: DenseSettings) -> DenseSettings:
+    """Make the model's folder independent of the working directory, which is another one on workers of a cluster."""
+    folder = Path(settings.model)
+    return replace(settings, model=str(folder.absolute())) if folder.is_dir() else settings
+
+
+def _encode(parsed: argparse.Namespace) -> Encode:
+    if parsed.ray_workers:
+        require_ray()
+        return partial(encode_on_ray, n_workers=parsed.ray_workers, device=parsed.device)
+    return encode_shards
 
 
 def _files(paths: list[Path]) -> list[Path]:
