@@ -7,13 +7,16 @@ import json
 import logging
 import logging.config
 import math
+import signal
 import socket
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from ssp_env.cluster import require_ray
 from ssp_env.corpus import open_corpus
 from ssp_env.errors import ConfigError
 from ssp_env.pages import open_pages
@@ -22,6 +25,9 @@ from ssp_env.retrieval.blocklist import Blocklist, read_blocklist
 from ssp_env.serve.handler import RetrievalHandler, Service
 from ssp_env.serve.logs import LOGGER, log_config
 from ssp_env.serve.wire import ServeLimits
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
 
 LIMIT_HELP = {
     "max_queries": "queries a request",
@@ -55,6 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="summary",
         help="counts every ten seconds, also a line a request, or also its text (default: %(default)s)",
     )
+    parser.add_argument("--ray-replicas", type=int, default=0, help="replicas on a Ray cluster, 0 for none")
+    parser.add_argument("--ray-gpus", type=float, default=0.0, help="GPUs of each replica (default: %(default)s)")
     for limit in fields(ServeLimits):
         flag = f"--{limit.name.replace('_', '-')}"
         parser.add_argument(
@@ -66,40 +74,95 @@ def run(arguments: argparse.Namespace) -> None:
     """Serve until SIGINT or SIGTERM; requests that have begun are still answered.
 
     Raises:
-        ConfigError: If the address is taken, or a setting is unknown or out of range.
+        ConfigError: If the address is taken, a setting is unknown or out of range, or replicas do not start.
         CorpusError: If the corpus or the pages cannot be read.
         StaleIndexError: If the index is of another corpus.
-        ImportError: If the web server or the search engine is missing.
+        ImportError: If the web server, the search engine or Ray is missing.
     """
     try:
-        import uvicorn
-
-        from ssp_env.serve.app import build_app
+        import fastapi  # noqa: F401
+        import uvicorn  # noqa: F401
     except ImportError as error:
         message = f"expected fastapi and uvicorn, got {error}; install the extra: pip install 'ssp-env[serve]'"
         raise ImportError(message) from error
     limits = _limits(arguments)
-    listener = _listen(arguments.host, arguments.port)
-    with listener:
+    if arguments.ray_replicas:
+        require_ray()
+    with _listen(arguments.host, arguments.port) as listener:
         service = _open(arguments)
-        logging.config.dictConfig(log_config())
-        log = logging.getLogger(LOGGER)
-        handler = RetrievalHandler(service, limits=limits, cache_bytes=arguments.cache_mb << 20, log=log)
-        app = build_app(handler, log=log, log_level=arguments.log)
         host, port = listener.getsockname()[:2]
-        url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-        facts = {"url": url, "fingerprint": handler.fingerprint, "n_passages": len(service.corpus)}
-        log.info("serving", extra={"fields": {**facts, "load_s": round(service.load_s, 3)}})
-        config = uvicorn.Config(
-            app,
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            timeout_keep_alive=60,
-            timeout_graceful_shutdown=math.ceil(limits.deadline_s) + 1,
-        )
-        with suppress(KeyboardInterrupt):  # raised again once everything is closed
-            uvicorn.Server(config).run(sockets=[listener])
+        facts = {
+            "url": f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}",
+            "fingerprint": service.corpus.fingerprint,
+            "n_passages": len(service.corpus),
+            "load_s": round(service.load_s, 3),
+        }
+        if not arguments.ray_replicas:
+            _serve_here(_application(service, arguments, limits), listener, limits=limits, facts=facts)
+            return
+    del service  # opened to find out what is wrong with it; each replica has its own
+    _serve_on_ray(arguments, limits, address=(host, port), facts=facts)
+
+
+def _application(service: Service, arguments: argparse.Namespace, limits: ServeLimits) -> FastAPI:
+    from ssp_env.serve.app import build_app
+
+    handler = RetrievalHandler(service, limits=limits, cache_bytes=arguments.cache_mb << 20, log=_log())
+    return build_app(handler, log=_log(), log_level=arguments.log)
+
+
+def _log() -> logging.Logger:
+    logging.config.dictConfig(log_config())
+    return logging.getLogger(LOGGER)
+
+
+def _serve_here(app: FastAPI, listener: socket.socket, *, limits: ServeLimits, facts: dict[str, object]) -> None:
+    import uvicorn
+
+    _log().info("serving", extra={"fields": facts})
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=60,
+        timeout_graceful_shutdown=math.ceil(limits.deadline_s) + 1,
+    )
+    with suppress(KeyboardInterrupt):  # raised again once everything is closed
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def _serve_on_ray(
+    arguments: argparse.Namespace, limits: ServeLimits, *, address: tuple[str, int], facts: dict[str, object]
+) -> None:
+    from ssp_env.serve.on_ray import replicas
+
+    there = argparse.Namespace(**{name: _absolute(value) for name, value in vars(arguments).items()})
+
+    def build() -> FastAPI:
+        return _application(_open(there), there, limits)
+
+    running = replicas(
+        build,
+        n_replicas=arguments.ray_replicas,
+        n_gpus=arguments.ray_gpus,
+        address=address,
+        limits=limits,
+        fingerprint=str(facts["fingerprint"]),
+    )
+    with suppress(KeyboardInterrupt), running:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # Ray has one that exits at once
+        _log().info("serving", extra={"fields": facts})
+        while True:
+            signal.pause()
+    _log().info("stopped")
+
+
+def _absolute(value: object) -> object:
+    """Make paths independent of the working directory, which is another one on the workers of a cluster."""
+    if isinstance(value, list):
+        return [_absolute(item) for item in value]
+    return value.absolute() if isinstance(value, Path) else value
 
 
 def _open(arguments: argparse.Namespace) -> Service:
@@ -115,6 +178,10 @@ def _open(arguments: argparse.Namespace) -> Service:
 
 
 def _limits(arguments: argparse.Namespace) -> ServeLimits:
+    """Return the limits, and refuse numbers of replicas that cannot be."""
+    if arguments.ray_replicas < 0 or arguments.ray_gpus < 0:
+        got = f"--ray-replicas {arguments.ray_replicas} --ray-gpus {arguments.ray_gpus}"
+        raise ConfigError(f"expected no negative numbers, got {got}; change them")
     try:
         return ServeLimits(**{limit.name: getattr(arguments, limit.name) for limit in fields(ServeLimits)})
     except ValueError as error:

@@ -91,6 +91,7 @@ def test_taken_address_is_refused_before_anything_is_loaded(capsys: pytest.Captu
     [
         (["--max-k", "0"], "expected positive limits"),
         (["--retriever", "bm52"], "did you mean 'bm25'"),
+        (["--ray-replicas", "-1"], "expected no negative numbers"),
         (["--redirects", "r.jsonl"], "give --pages"),
         (["--blocklist", "none.json"], "expected a blocklist"),
     ],
@@ -99,6 +100,13 @@ def test_senseless_options_are_refused(
     corpus: Path, options: list[str], problem: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert problem in refused(capsys, "--corpus", str(corpus), "--port", "0", *options)
+
+
+def test_replicas_without_ray_are_refused_before_anything_is_loaded(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    assert "ssp-env[ray]" in refused(capsys, "--corpus", "none.jsonl", "--port", "0", "--ray-replicas", "2")
 
 
 def test_configuration_must_be_a_json_object(capsys: pytest.CaptureFixture[str]) -> None:
