@@ -44,7 +44,7 @@ def connected() -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    _require_answer(os.environ.get("RAY_ADDRESS", ""))
+    require_answer(os.environ.get("RAY_ADDRESS", ""))
     try:
         ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.WARNING)
     except Exception as error:  # Ray raises plain exceptions here, one of them when its processes start slowly
@@ -57,8 +57,12 @@ def connected() -> Iterator[None]:
         ray.shutdown()
 
 
-def _require_answer(address: str) -> None:
-    """Find out at once that nobody is there, which Ray would try for twenty minutes; ``auto`` and others pass."""
+def require_answer(address: str) -> None:
+    """Find out at once that nobody is there, which Ray would try for twenty minutes; ``auto`` and others pass.
+
+    Raises:
+        ConfigError: If nobody answers at this host and port.
+    """
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not port.isdecimal():
         return
