@@ -4,8 +4,8 @@ Every relation maps a subject to exactly one object; its fact stands in the subj
 lengths and populations are objects like any other, so a number can be asked for, be a condition, or join two facts.
 ``find_subject`` phrases follow the subject's type in a question ("book *was written by* X"), ``find_object`` phrases
 follow the object's type ("person *wrote* X"). Sentences name the subject ``{s}`` before the object ``{o}``, and but for
-capitals no two relations join the same two types: a policy of 0.36 million weights learns little else at first. Adding a relation is
-one entry in ``RELATIONS``.
+capitals no two relations join the same two types: a policy of 0.36 million weights learns little else at first. Adding
+a relation is one entry in ``RELATIONS``.
 """
 
 from __future__ import annotations
