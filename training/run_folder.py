@@ -216,8 +216,16 @@ def _metrics_line(line: bytes, where: str) -> dict[str, object]:
 
 
 def _last_checkpoint(path: Path) -> Checkpoint | None:
-    found = [read_checkpoint(p) for p in sorted((path / "checkpoints").glob("round-*"))]
-    return next((checkpoint for checkpoint in reversed(found) if checkpoint), None)
+    """Return the last whole checkpoint, or None when none was made; damaged ones alone are an error."""
+    places = sorted((path / "checkpoints").glob("round-*"))
+    last = next((checkpoint for p in reversed(places) if (checkpoint := read_checkpoint(p))), None)
+    if places and last is None:
+        names = [p.name for p in places]
+        raise RunError(
+            f"expected a whole checkpoint in {path / 'checkpoints'}, got damaged ones only ({names}); restore one, "
+            "or delete them to start from round 0, which empties the logs"
+        )
+    return last
 
 
 @contextmanager

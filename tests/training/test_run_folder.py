@@ -166,3 +166,12 @@ def test_a_text_that_is_no_unicode_does_not_end_a_run(tmp_path):
     with RunFolder.create(tmp_path / "run", CONFIG) as folder:
         folder.append("metrics.jsonl", [{"response": "Lake \ud800"}])
         assert folder.metrics() == [{"response": "Lake ?"}]
+
+
+def test_damaged_checkpoints_alone_are_refused_and_the_logs_stay(tmp_path):
+    path = with_checkpoint(tmp_path / "run")
+    before = (path / "metrics.jsonl").read_bytes()
+    (path / "checkpoints" / "round-000002" / "model.bin").write_bytes(b"cut")
+    with pytest.raises(RunError, match=r"damaged ones only .*restore one"):
+        RunFolder.reopen(path, CONFIG)
+    assert (path / "metrics.jsonl").read_bytes() == before != b""
