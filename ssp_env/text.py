@@ -24,6 +24,8 @@ _LETTERS = str.maketrans(
     {"ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d", "Đ": "D", "ı": "i", "æ": "ae", "Æ": "AE", "œ": "oe", "Œ": "OE"}
 )
 _NO_SPACES = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
+_LEAST_GLUED = 6
+"""Letters from which on an answer of several words is also looked for inside of longer words."""
 _FILLERS = "\u115f\u1160"  # letters by category, yet invisible; U+3164 and U+FFA0 become the second
 _UNTRACEABLE = frozenset((*_ARTICLES, "yes", "no", "true", "false"))
 _COMMON_WORDS = frozenset(("who", "what", "which", "it", "them", "they", "her", "him", "this", "that", "one", "all"))
@@ -42,7 +44,7 @@ def normalize_unicode(text: str) -> str:
     Dashes and slashes of any kind separate words; all other punctuation is deleted, as are invisible characters.
     Accents are folded only where they are separate marks of the European kind: Indic, Thai and kana signs stay.
     """
-    text = _spaced(fold_marks(text).casefold())
+    text = _spaced(fold_marks(text).casefold()) or _spaced("".join(map(_plain_character, text)))
     text = _spaced("".join(map(_without_punctuation, text))) or text
     return _spaced(_ARTICLE.sub(" ", text)) or text
 
@@ -94,7 +96,8 @@ def leaks(question: str, answers: Sequence[str], mode: Literal["substring", "nor
 
     Three kinds of answer would reject honest questions and are treated apart: yes, no, true, false and bare articles
     never leak; answers of one or two letters and common words ("US", "It") must occur in their own case; "The Who"
-    must occur with its article. Scripts without spaces between words are searched for as substrings.
+    must occur with its article. Scripts without spaces between words, and answers of several words, are searched for
+    as substrings with all spaces left out ("xLake Tarns" leaks "Lake Tarn").
 
     Raises:
         TypeError: If ``answers`` is one string.
@@ -118,8 +121,8 @@ def _occurs(answer: list[str], question: list[str]) -> bool:
     asked = [word.casefold() for word in question]
     content = [word for word in folded if word not in _ARTICLES]
     name = "".join(content or folded)
-    if _NO_SPACES.search(name):
-        return name in "".join(asked)
+    if _NO_SPACES.search(name) or (len(content) > 1 and len(name) >= _LEAST_GLUED):
+        return name in "".join(word for word in asked if word not in _ARTICLES) or name in "".join(asked)
     if name in _COMMON_WORDS or (len(name) <= 2 and name.isalpha()):
         return _is_run(answer[0], question) if len(answer) == 1 else _is_run("".join(folded), asked)
     return _is_run(name, [word for word in asked if word not in _ARTICLES]) or _is_run("".join(folded), asked)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ssp_env.text import exact_match, leaks, normalize_paper, normalize_unicode
@@ -60,6 +60,7 @@ def test_unicode_form_keeps_what_differs(one: str, other: str) -> None:
 
 
 @given(st.text(max_size=40))
+@example("\u00a8")  # decomposes into a space and a mark
 def test_normal_forms_are_empty_only_for_blank_texts(text: str) -> None:
     assert bool(normalize_paper(text)) == bool(text.split())
     fillers = "\u115f\u1160\u3164\uffa0"
@@ -118,6 +119,8 @@ LEAKS = [
     ("北京是哪个国家的首都", ("北京",), True),
     ("南京是哪个国家的首都", ("北京",), False),
     ("Parisian customs in Europe?", ("Paris",), False),
+    ("Which river feeds xLake Tarns?", ("Lake Tarn",), True),
+    ("Which song has the words ofabox?", ("A Fab Ox",), False),
     ("Anything at all?", ("", "???"), False),
 ]
 
