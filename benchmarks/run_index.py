@@ -147,7 +147,7 @@ def measure(config: Config, size: int, cell: str) -> None:
 
 def draw_queries(corpus: JsonlCorpus, n: int) -> list[str]:
     """Return the second sentence of passages drawn at random, or the first where there is one only."""
-    positions = np.random.default_rng(1).integers(0, len(corpus), size=n)
+    positions = np.random.default_rng(2).integers(0, len(corpus), size=n)
     sentences = [corpus.at(int(position)).text.split(". ") for position in positions]
     return [parts[min(1, len(parts) - 1)] for parts in sentences]
 
