@@ -54,7 +54,7 @@ OWNERS = {
     "libzim": ("ssp_env/ingest/",),
     "fastapi": ("ssp_env/serve/", "benchmarks/plain_server.py"),
     "uvicorn": ("ssp_env/serve/", "benchmarks/plain_server.py"),
-    "torch": ("agents/hf.py", "training/"),
+    "torch": ("agents/hf.py", "training/", "ssp_env/retrieval/faiss_index.py"),
     "transformers": ("agents/hf.py", "training/"),
     "trl": ("training/trl_adapter.py",),
     "peft": ("training/",),

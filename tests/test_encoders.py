@@ -76,18 +76,49 @@ def test_a_plain_folder_is_pooled_as_the_preset_says(tmp_path: Path) -> None:
     assert whole[0] @ mean[0] > 0.999 and first[0] @ mean[0] < 0.999
 
 
-def test_faiss_keeps_to_one_thread_on_macos() -> None:
+MACOS = """
+import sys, threading, faiss
+sys.platform = "darwin"
+from ssp_env.errors import ConfigError
+from ssp_env.retrieval.faiss_index import load_faiss, set_threads
+
+def show():
+    set_threads(0)
+    print(faiss.omp_get_max_threads(), flush=True)
+
+show()
+thread = threading.Thread(target=show)
+thread.start()
+thread.join()
+try:
+    set_threads(2)
+except ConfigError as error:
+    print(error)
+"""
+
+
+def run_code(code: str, folder: Path, repository: Path) -> list[str]:
+    """Run code with two threads of OpenMP and the modules of a folder; return what it prints."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "2", "PYTHONPATH": f"{folder}{os.pathsep}{repository}"}
+    environment.pop("KMP_DUPLICATE_LIB_OK", None)
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout.splitlines()
+
+
+def test_faiss_keeps_to_one_thread_on_macos_whichever_thread_asks(tmp_path: Path, repository: Path) -> None:
     pytest.importorskip("faiss")
-    code = (
-        "import os, sys, faiss; sys.platform = 'darwin'\n"
-        "from ssp_env.errors import ConfigError\n"
-        "from ssp_env.retrieval.faiss_index import load_faiss, set_threads\n"
-        "print(load_faiss().omp_get_max_threads(), os.environ['KMP_DUPLICATE_LIB_OK'])\n"
-        "try: set_threads(2)\n"
-        "except ConfigError as error: print(error)"
-    )
-    environment = {key: value for key, value in os.environ.items() if key != "KMP_DUPLICATE_LIB_OK"}
-    environment["OMP_NUM_THREADS"] = "2"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
-    assert done.stdout.splitlines()[0] == "1 TRUE"
-    assert "torch and FAISS crash together" in done.stdout
+    (tmp_path / "torch.py").touch()
+    main, other, refusal = run_code(MACOS, tmp_path, repository)
+    assert (main, other) == ("1", "1")
+    assert "torch and FAISS crash together" in refusal
+
+
+def test_torch_is_loaded_before_faiss_on_macos_and_its_openmp_tolerated(tmp_path: Path, repository: Path) -> None:
+    for name in ("torch", "faiss"):
+        (tmp_path / f"{name}.py").write_text(f"import os; print({name!r}, os.environ.get('KMP_DUPLICATE_LIB_OK'))\n")
+    with (tmp_path / "faiss.py").open("a") as file:
+        file.write("def omp_set_num_threads(n): print(n)\n")
+    expected = {"darwin": ["torch TRUE", "faiss TRUE", "1"], "linux": ["faiss None"]}
+    for platform, lines in expected.items():
+        load = "from ssp_env.retrieval.faiss_index import load_faiss; load_faiss()"
+        assert run_code(f"import sys; sys.platform = {platform!r}; {load}", tmp_path, repository) == lines

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -134,3 +135,20 @@ def test_a_real_model_finds_by_meaning_and_keeps_its_identity(tmp_path: Path) ->
     assert len(list(tmp_path.glob("dense-*"))) == 1
     copy = pickle.loads(pickle.dumps(again))
     assert copy.search(["waterway"], 3) == retriever.search(["waterway"], 3)
+
+
+def test_the_number_of_threads_holds_in_the_thread_that_searches() -> None:
+    import faiss
+
+    before = faiss.omp_get_max_threads()
+    retriever = DenseRetriever(small_corpus(), WordEmbedder(), settings=DenseSettings(n_threads=before + 2))
+
+    def search() -> int:
+        retriever.search(["Paris"], 1)
+        return int(faiss.omp_get_max_threads())
+
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(search).result() == before + 2
+    finally:
+        faiss.omp_set_num_threads(before)

@@ -54,7 +54,7 @@ class DenseSettings:
         kind: One of ``kinds.KINDS``, or ``auto``: exact below 100,000 passages. Exact in memory.
         effort: Lists or graph candidates looked at, a query; 0 takes the default of the kind.
         search_device: ``cpu``, or ``cuda`` to copy the index to a GPU.
-        n_threads: Threads of FAISS in this process; 0 leaves them as they are.
+        n_threads: Threads of FAISS for a search; 0 leaves them as they are.
         rebuild: Whether an index of another corpus is replaced.
     """
 
@@ -183,6 +183,7 @@ class DenseRetriever:
         return results
 
     def _nearest(self, vectors: Vectors, limit: int) -> list[Found]:
+        set_threads(self._settings.n_threads)  # OpenMP keeps it by thread, and this may be another one than loaded
         scores, positions = self._index.search(vectors, limit)
         return [
             [(round(float(s), SCORE_DECIMALS), int(p)) for s, p in zip(*row, strict=True) if p >= 0]

@@ -2,7 +2,8 @@
 
 Saved indexes are memory-mapped, never read whole. Inverted lists are mapped without FAISS's own prefetching, which
 starts 32 threads a query (3.8 ms instead of 0.06 ms over 50,000 vectors). On macOS, torch and FAISS bring an OpenMP
-runtime each and crash together, so FAISS keeps to one thread there and the second runtime is tolerated.
+runtime each and crash together (facebookresearch/faiss issues 2555 and 4273). There the second runtime is tolerated,
+torch is loaded first, and FAISS keeps to one thread, which starts no parallel region.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Protocol, cast
@@ -81,7 +83,7 @@ class Rescored:
 
 
 def load_faiss() -> ModuleType:
-    """Import FAISS.
+    """Import FAISS; on macOS, keep its calls from this thread to one OpenMP thread.
 
     Raises:
         ImportError: If it is missing.
@@ -89,6 +91,8 @@ def load_faiss() -> ModuleType:
     is_macos = sys.platform == "darwin"
     if is_macos:
         os.environ.setdefault("KMP_DUPLICATE_LIB_OK", "TRUE")
+        with suppress(ImportError):
+            import torch  # noqa: F401  # loaded after FAISS it crashes in its own parallel regions
     try:
         import faiss
     except ImportError as error:
@@ -100,7 +104,7 @@ def load_faiss() -> ModuleType:
 
 
 def set_threads(n_threads: int) -> None:
-    """Set the OpenMP threads of FAISS in this process; 0 leaves them as they are.
+    """Set the OpenMP threads of FAISS for calls from this thread, as OpenMP does; 0 leaves them as they are.
 
     Raises:
         ConfigError: If the number is negative, or more than one on macOS.
@@ -110,6 +114,8 @@ def set_threads(n_threads: int) -> None:
         raise ConfigError(f"expected n_threads of {limit}, got {n_threads!r}; change it")
     if n_threads:
         load_faiss().omp_set_num_threads(n_threads)
+    elif sys.platform == "darwin":
+        load_faiss()
 
 
 def flat_index(batches: Iterable[Vectors]) -> VectorIndex | None:
