@@ -13,14 +13,14 @@ from ssp_env.retrieval.dense import DenseSettings, with_prefixes
 from ssp_env.retrieval.encoders import PRESETS, describe_encoder, find_encoder, preset
 
 
-def model(folder: Path, *, pooling: str = "", dense: int = 0) -> Path:
+def model(folder: Path, *, pooling: str = "", d: int = 48, dense: int = 0) -> Path:
     folder.mkdir(parents=True)
     (folder / "config.json").write_text('{"hidden_size": 32}')
     (folder / "model.safetensors").write_bytes(b"x" * 10)
     if pooling:
         (folder / "modules.json").write_text("[]")
         (folder / "1_Pooling").mkdir()
-        row = {"word_embedding_dimension": 48, f"pooling_mode_{pooling}": True}
+        row = {"word_embedding_dimension": d, f"pooling_mode_{pooling}": True}
         (folder / "1_Pooling" / "config.json").write_text(json.dumps(row))
     if dense:
         (folder / "2_Dense").mkdir()
