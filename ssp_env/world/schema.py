@@ -94,10 +94,10 @@ RELATIONS: Final[tuple[Relation, ...]] = (
         ("{s} studied at {o}", "{s} is a graduate of {o}", "the old school of {s} is {o}"),
     ),
     Relation(
-        "taught", "person", "person",
-        ("was taught by", "is a pupil of"),
-        ("taught", "was the teacher of"),
-        ("{s} was taught by {o}", "the teacher of {s} was {o}", "{s} is a pupil of {o}"),
+        "employed", "person", "company",
+        ("works for", "is employed by"),
+        ("employs", "is the workplace of"),
+        ("{s} works for {o}", "{s} is employed by {o}", "the employer of {s} is {o}"),
     ),
     Relation(
         "wrote", "book", "person",

@@ -54,7 +54,7 @@ class WarmStartConfig:
     """Decides initial weights, traces and their order."""
     n_repeat_batches: int = 500
     """Optimiser steps on random tokens that come twice, 64 rows each; about 40 s."""
-    n_batches: int = 4500
+    n_batches: int = 3500
     """Optimiser steps on traces and drills."""
     batch_size: int = 24
     """Sequences per step: one to three traces, or a drill."""
@@ -73,7 +73,7 @@ class WarmStartConfig:
 
 
 def build_model(tokenizer: PreTrainedTokenizerFast, *, seed: int) -> PreTrainedModel:
-    """Return the untrained policy: a Llama of 4 layers and width 96, about 0.46 M parameters, float32."""
+    """Return the untrained policy: a Llama of 3 layers and width 96, about 0.36 M parameters, float32."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -82,7 +82,7 @@ def build_model(tokenizer: PreTrainedTokenizerFast, *, seed: int) -> PreTrainedM
         vocab_size=len(tokenizer),
         hidden_size=96,
         intermediate_size=224,
-        num_hidden_layers=4,
+        num_hidden_layers=3,
         num_attention_heads=3,
         num_key_value_heads=3,
         max_position_embeddings=2048,
