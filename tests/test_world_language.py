@@ -153,21 +153,21 @@ def test_hostile_text_is_refused_at_once():
 
 
 def test_a_noun_that_cannot_be_said_clearly_is_refused():
-    inner = Description("person", (Clause("taught", "subject", Name("beladu")),))
-    noun = Description("person", (Clause("taught", "subject", inner), Clause("taught", "object", Name("doreko"))))
+    inner = Description("company", (Clause("founded", "subject", Name("beladu")),))
+    noun = Description("person", (Clause("employed", "subject", inner), Clause("founded", "object", Name("doreko"))))
     with pytest.raises(ValueError, match="swap"):
         render(Description("book", (Clause("wrote", "subject", noun),)))
 
 
 def test_an_alias_needs_the_passage_that_tells_it():
-    index = next(i for i in range(len(WORLD)) if len(WORLD.names_of(i)) == 2 and WORLD.type_of(i) == "person")
+    index = next(i for i in range(len(WORLD)) if len(WORLD.names_of(i)) == 2 and WORLD.type_of(i) == "city")
     name, alias = WORLD.names_of(index)
-    taught = WORLD.find("taught", "subject", name)
-    question = Description("person", (Clause("taught", "subject", Name(alias)),))
-    assert answer_set(question, WORLD) == taught
-    pupil = [passage for passage in WORLD.passages if passage.title.lower() in taught]
-    assert answer_set(question, ShownFacts(pupil)) == ()
-    assert answer_set(question, ShownFacts([*pupil, WORLD.passages[index]])) == taught
+    born = WORLD.find("born", "subject", name)
+    question = Description("person", (Clause("born", "subject", Name(alias)),))
+    assert born and answer_set(question, WORLD) == born
+    people = [passage for passage in WORLD.passages if passage.title.lower() in born]
+    assert answer_set(question, ShownFacts(people)) == ()
+    assert answer_set(question, ShownFacts([*people, WORLD.passages[index]])) == born
 
 
 def test_passages_of_no_world_hold_no_facts():

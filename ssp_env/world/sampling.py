@@ -26,8 +26,8 @@ KINDS: Final = ("1-hop", "2-hop", "3-hop", "4-hop", "intersection", "comparison"
 
 _MAX_MISSES: Final = 5000
 """Draws without a new result after which a world counts as exhausted."""
-_MAX_REPEATS: Final = 300
-"""Draws without a new answer after which a seed may repeat one."""
+_MAX_REPEATS: Final = 100
+"""Answers that were drawn before, one after the other, after which one of them is taken."""
 
 _STEPS: Final[dict[str, tuple[tuple[str, Sought, str], ...]]] = {
     kind: tuple((r.name, "object", r.object) for r in RELATIONS if r.subject == kind)
@@ -73,15 +73,18 @@ def sample_seeds(world: World, n: int, rng: np.random.Generator, *, n_searches: 
     depths = rng.choice(np.array(n_searches), size=n).tolist()
     seeds: list[Seed] = []
     used: set[str] = set()
-    misses = 0
+    misses = repeats = 0
     while len(seeds) < n and misses < _MAX_MISSES:
         misses += 1
         depth = int(depths[len(seeds)])
         question = _draw(world, f"{depth}-hop", rng)
         answer = None if question is None else _answer(world, question, f"{depth}-hop")
-        if answer is None or world.index_of(answer) is None or (answer in used and misses < _MAX_REPEATS):
+        if answer is None or world.index_of(answer) is None:
             continue
-        misses = 0
+        if answer in used and repeats < _MAX_REPEATS:
+            repeats += 1
+            continue
+        misses = repeats = 0
         used.add(answer)
         first, *others = _names(world, answer)
         name = f"w{world.config.seed}-seed-{len(seeds)}-{answer.replace(' ', '_')}"
