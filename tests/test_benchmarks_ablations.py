@@ -110,7 +110,7 @@ def test_every_arm_of_the_file_is_a_command_line_that_the_training_understands()
         config = parse([*asked.flags, "--out", "x"])
         for field, value in asked.settings.items():
             if field != "rule":
-                assert getattr(config, field) == value, (name, field)
+                assert getattr(config, field) == (tuple(value) if isinstance(value, list) else value), (name, field)
         rules = complete(game_settings(config, world=0))["rules"]
         assert {k: rules[k] for k in asked.settings["rule"]} == asked.settings["rule"], name
 
