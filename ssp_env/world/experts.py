@@ -26,7 +26,7 @@ from ssp_env.world.schema import RELATION, VALUES
 
 _DOC: Final = re.compile(r"^\s*doc \d+ \(title: (.*?)\) (.*)$", re.IGNORECASE | re.MULTILINE)
 _SEARCH: Final = re.compile(r"<search>([^<>]*)</search>")
-_AMBIGUOUS: Final = ("lies", "studied", "employed")
+_AMBIGUOUS: Final = ("lies", "studied")
 PATIENCE_SPREAD: Final = 0.3
 """How far the patience for one kind of fact may lie from its mean."""
 

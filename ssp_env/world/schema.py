@@ -3,8 +3,9 @@
 Every relation maps a subject to exactly one object; its fact stands in the subject's passage and nowhere else. Years,
 lengths and populations are objects like any other, so a number can be asked for, be a condition, or join two facts.
 ``find_subject`` phrases follow the subject's type in a question ("book *was written by* X"), ``find_object`` phrases
-follow the object's type ("person *wrote* X"). Sentences name the subject ``{s}`` and
-the object ``{o}``. Adding a relation is one entry in ``RELATIONS``.
+follow the object's type ("person *wrote* X"). Sentences name the subject ``{s}`` before the object ``{o}``, and no two
+relations join the same two types: a policy of 0.36 million weights learns little else at first. Adding a relation is
+one entry in ``RELATIONS``.
 """
 
 from __future__ import annotations
@@ -53,13 +54,13 @@ RELATIONS: Final[tuple[Relation, ...]] = (
         "capital", "country", "city",
         ("has the capital", "is governed from"),
         ("is the capital of", "is the seat of government of"),
-        ("the capital of {s} is {o}", "{s} is governed from {o}", "{o} is the capital of {s}"),
+        ("the capital of {s} is {o}", "{s} is governed from {o}", "{s} has its capital in {o}"),
     ),
     Relation(
         "leader", "country", "person",
         ("is led by", "has the president"),
         ("leads", "is the president of"),
-        ("the president of {s} is {o}", "{s} is led by {o}", "{o} leads {s}"),
+        ("the president of {s} is {o}", "{s} is led by {o}", "{s} has the president {o}"),
     ),
     Relation(
         "lies", "city", "country",
@@ -71,7 +72,7 @@ RELATIONS: Final[tuple[Relation, ...]] = (
         "population", "city", "population",
         ("has a population of", "counts"),
         ("is the population of", "was counted in"),
-        ("the population of {s} is {o}", "{s} has a population of {o}", "{o} people live in {s}"),
+        ("the population of {s} is {o}", "{s} has a population of {o}", "{s} has {o} people"),
         ("has fewer people", "has more people"),
     ),
     Relation(
@@ -94,16 +95,10 @@ RELATIONS: Final[tuple[Relation, ...]] = (
         ("{s} studied at {o}", "{s} is a graduate of {o}", "the old school of {s} is {o}"),
     ),
     Relation(
-        "employed", "person", "company",
-        ("works for", "is employed by"),
-        ("employs", "is the workplace of"),
-        ("{s} works for {o}", "{s} is employed by {o}", "the employer of {s} is {o}"),
-    ),
-    Relation(
         "wrote", "book", "person",
         ("was written by", "has the author"),
         ("wrote", "is the author of"),
-        ("{s} was written by {o}", "the author of {s} is {o}", "{o} wrote {s}"),
+        ("{s} was written by {o}", "the author of {s} is {o}", "{s} has the author {o}"),
     ),
     Relation(
         "set", "book", "city",
@@ -122,7 +117,7 @@ RELATIONS: Final[tuple[Relation, ...]] = (
         "founded", "company", "person",
         ("was founded by", "has the founder"),
         ("founded", "is the founder of"),
-        ("{s} was founded by {o}", "the founder of {s} is {o}", "{o} founded {s}"),
+        ("{s} was founded by {o}", "the founder of {s} is {o}", "{s} has the founder {o}"),
     ),
     Relation(
         "based", "company", "city",
@@ -141,7 +136,7 @@ RELATIONS: Final[tuple[Relation, ...]] = (
         "flows", "river", "city",
         ("flows through", "crosses"),
         ("is crossed by", "lies on"),
-        ("{s} flows through {o}", "{s} crosses {o}", "{o} lies on {s}"),
+        ("{s} flows through {o}", "{s} crosses {o}", "{s} runs through {o}"),
     ),
     Relation(
         "length", "river", "length",
@@ -154,7 +149,7 @@ RELATIONS: Final[tuple[Relation, ...]] = (
         "site", "school", "city",
         ("stands in", "has its campus in"),
         ("is the site of", "has the campus of"),
-        ("{s} stands in {o}", "the campus of {s} is in {o}", "{o} is the site of {s}"),
+        ("{s} stands in {o}", "the campus of {s} is in {o}", "{s} has its campus in {o}"),
     ),
     Relation(
         "opening", "school", "year",
@@ -167,7 +162,7 @@ RELATIONS: Final[tuple[Relation, ...]] = (
         "directed", "film", "person",
         ("was directed by", "has the director"),
         ("directed", "is the director of"),
-        ("{s} was directed by {o}", "the director of {s} is {o}", "{o} directed {s}"),
+        ("{s} was directed by {o}", "the director of {s} is {o}", "{s} has the director {o}"),
     ),
     Relation(
         "adapted", "film", "book",
