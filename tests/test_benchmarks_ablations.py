@@ -16,6 +16,7 @@ from benchmarks.intervals import Interval, interval, paired
 from benchmarks.run_ablations import main, parse_seeds
 from ssp_env.config import complete
 from ssp_env.errors import ConfigError
+from training.config import to_json
 
 FILE = ROOT / "benchmarks" / "arms.toml"
 SMALL = """
@@ -113,6 +114,17 @@ def test_every_arm_of_the_file_is_a_command_line_that_the_training_understands()
                 assert getattr(config, field) == (tuple(value) if isinstance(value, list) else value), (name, field)
         rules = complete(game_settings(config, world=0))["rules"]
         assert {k: rules[k] for k in asked.settings["rule"]} == asked.settings["rule"], name
+
+
+def test_the_arm_self_play_is_the_default_of_the_training():
+    from training.config import game_settings, resolved
+    from training.run_ssp import parse
+
+    arm = resolved(parse([*cell(read_arms(FILE), "self-play", 0).flags, "--out", "x"]))
+    default = resolved(parse(["--out", "x"]))
+    differing = {name for name in to_json(arm) if getattr(arm, name) != getattr(default, name)}
+    assert differing == {"checkpoint_every", "eval_samples", "keep_checkpoints", "rule", "threads"}
+    assert complete(game_settings(arm, world=0))["rules"] == complete(game_settings(default, world=0))["rules"]
 
 
 def test_the_file_fixes_the_metric_and_five_seeds_and_reports_every_arm():

@@ -148,7 +148,7 @@ def test_sequential_updates_and_kl_are_logged_by_role(tmp_path):
 
 def test_defaults_are_the_embedded_run():
     config = parse([])
-    assert (config.corpus, config.train_worlds, config.eval_world) == ((), 3, 1000)
+    assert (config.corpus, config.train_worlds, config.eval_world) == ((), 8, 1000)
     assert config.model == RunConfig().model
 
 

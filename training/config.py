@@ -41,7 +41,7 @@ class RunConfig:
     """JSON Lines file of answers that questions are written for; None: the worlds', or titles of passages."""
     demanded_searches: tuple[int, ...] = ()
     """Play only seeds that demand one of these numbers of searches; none: all seeds."""
-    train_worlds: int = 3
+    train_worlds: int = 8
     """Number of generated worlds to play in."""
     first_world: int = 0
     """Seed of the first of these worlds; the others follow."""
@@ -74,7 +74,7 @@ class RunConfig:
     """JSON Lines file of questions that fill the pool at the start, for models whose first proposals are all invalid;
     use it with --rule filling=reuse."""
 
-    n_rounds: int = 120
+    n_rounds: int = 60
     """Rounds of self-play; each is followed by one update."""
     seeds_per_round: int = 32
     """Proposals in a round."""
@@ -130,7 +130,7 @@ class RunConfig:
     """Seed of the held-out world."""
     eval_questions: int = 50
     """Most held-out questions of each kind; 0: no evaluation."""
-    eval_every: int = 20
+    eval_every: int = 10
     """Rounds between evaluations."""
     eval_samples: int = 0
     """Sampled solves of each held-out question before the first and after the last round, for pass@k; 0: none."""
