@@ -143,6 +143,9 @@ def advance(episodes: Sequence[Episode], completions: Sequence[Completion], *, i
         ValueError: If an episode is not running, or the counts differ.
         SSPError: If a tool broke and ``isolate`` is False.
     """
+    if len(completions) != len(episodes):
+        got = f"{len(completions)} for {len(episodes)}"
+        raise ValueError(f"expected one completion for each conversation, got {got}; correct the agent")
     for episode in episodes:
         if not episode.running:
             raise ValueError(f"expected running episodes, got status {episode.status!r}; reset it first")

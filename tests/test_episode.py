@@ -122,7 +122,7 @@ def test_ended_episodes_and_uneven_batches_are_refused() -> None:
     episode = say(solver(), "<answer>x</answer>")
     with pytest.raises(ValueError, match="expected running episodes"):
         advance([episode], [Completion("x")])
-    with pytest.raises(ValueError, match="zip"):
+    with pytest.raises(ValueError, match="one completion for each conversation, got"):
         advance([solver()], [])
 
 
