@@ -77,7 +77,7 @@ def draw(results: Sequence[Result], kinds: Sequence[str], path: Path) -> None:
         f"Questions about worlds never played in; mean and 95 % interval of {len(results)} seeds", fontsize=10
     )
     axes.grid(alpha=0.3)
-    axes.legend(fontsize=8)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside right center", fontsize=8)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path.with_suffix(".png"), dpi=120)
     figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
