@@ -2,7 +2,7 @@
 
 Reads the finished runs of ``benchmarks/run_ablations.py``. ::
 
-    python -m benchmarks.learning_curve --arm self-play
+    python -m benchmarks.learning_curve
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ssp_env.errors import RunError, SSPError
 class Config:
     """What is drawn."""
 
-    arm: str = "self-play"
+    arm: str = "slow-self-play"
     """An arm of the arm file."""
     file: Path = ROOT / "benchmarks" / "arms.toml"
     """The arm file."""

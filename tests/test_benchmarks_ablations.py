@@ -116,11 +116,11 @@ def test_every_arm_of_the_file_is_a_command_line_that_the_training_understands()
         assert {k: rules[k] for k in asked.settings["rule"]} == asked.settings["rule"], name
 
 
-def test_the_arm_self_play_is_the_default_of_the_training():
+def test_the_arm_slow_self_play_is_the_default_of_the_training():
     from training.config import game_settings, resolved
     from training.run_ssp import parse
 
-    arm = resolved(parse([*cell(read_arms(FILE), "self-play", 0).flags, "--out", "x"]))
+    arm = resolved(parse([*cell(read_arms(FILE), "slow-self-play", 0).flags, "--out", "x"]))
     default = resolved(parse(["--out", "x"]))
     differing = {name for name in to_json(arm) if getattr(arm, name) != getattr(default, name)}
     assert differing == {"checkpoint_every", "eval_samples", "keep_checkpoints", "rule", "threads"}

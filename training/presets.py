@@ -28,7 +28,7 @@ class OptimizerPreset:
 
 OPTIMIZERS = {
     "world": OptimizerPreset(
-        3e-4, 0, 0.0, 0.0, 0.2, 0.2, "grpo", "batch", "token_mean", "token_mean", 1.0, "joint"
+        1e-4, 0, 0.0, 0.0, 0.2, 0.2, "grpo", "batch", "token_mean", "token_mean", 1.0, "joint"
     ),
     "paper": OptimizerPreset(
         1e-6, 5, 0.01, 0.01, 0.2, 0.285, "mean", "raw", "row_mean", "token_sum", 1.0, "sequential"
