@@ -89,7 +89,7 @@ def test_too_few_completions_are_a_bug() -> None:
         def complete(self, conversations, *, sampling):
             return [Completion("x")]
 
-    with pytest.raises(ValueError, match="zip"):
+    with pytest.raises(ValueError, match="one completion for each conversation"):
         rollout([tiny_game().episode("solver", TASK) for _ in range(2)], Short())
 
 
