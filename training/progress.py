@@ -129,7 +129,7 @@ def draw_curves(lines: Sequence[Line], path: Path) -> None:
     for axes in (left, right):
         axes.grid(alpha=0.3)
         if axes.get_legend_handles_labels()[0]:
-            axes.legend(fontsize=8)
+            axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
     temporary = path.with_name(f".{path.name}")
     figure.savefig(temporary, format="png", dpi=120)
     pyplot.close(figure)

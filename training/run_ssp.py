@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("Stopped at once; --resume continues from the last checkpoint.", file=sys.stderr)
+        print("Stopped at once; --resume continues from the last checkpoint, if there is one.", file=sys.stderr)
         return 130
     return 0
 
@@ -132,7 +132,7 @@ def report(config: RunConfig, folder: RunFolder, rounds: int) -> None:
     print(f"  policy   {folder.checkpoints[-1].relative_to(folder.path)}")
     print("  curves   curves.png\n  figures  metrics.jsonl\n  games    rounds.jsonl")
     if rounds < config.n_rounds:
-        print(f"Stopped after round {rounds}. Continue with: python {sys.argv[0]} --resume --out {folder.path}")
+        print(f"Stopped after round {rounds}. Continue with: {sys.executable} {sys.argv[0]} --resume --out {folder.path}")
 
 
 def require_one_process() -> None:
