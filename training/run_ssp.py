@@ -132,7 +132,9 @@ def report(config: RunConfig, folder: RunFolder, rounds: int) -> None:
     print(f"  policy   {folder.checkpoints[-1].relative_to(folder.path)}")
     print("  curves   curves.png\n  figures  metrics.jsonl\n  games    rounds.jsonl")
     if rounds < config.n_rounds:
-        print(f"Stopped after round {rounds}. Continue with: {sys.executable} {sys.argv[0]} --resume --out {folder.path}")
+        print(
+            f"Stopped after round {rounds}. Continue with: {sys.executable} {sys.argv[0]} --resume --out {folder.path}"
+        )
 
 
 def require_one_process() -> None:
