@@ -264,7 +264,9 @@ def test_half_written_indexes_are_built_anew(case: Case, tmp_path: Path) -> None
     assert case.make(small_corpus(), tmp_path).search(["Paris"], 5) == expected
     for manifest in manifests(tmp_path):
         largest = max(manifest.parent.iterdir(), key=lambda path: path.stat().st_size)
-        largest.write_bytes(largest.read_bytes()[:-7])
+        cut = largest.read_bytes()[:-7]
+        largest.unlink()  # the file that is still mapped must not shrink under its reader
+        largest.write_bytes(cut)
     assert case.make(small_corpus(), tmp_path).search(["Paris"], 5) == expected
 
 
