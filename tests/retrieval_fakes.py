@@ -74,11 +74,16 @@ class SharedWordsScorer:
 
 @dataclass(frozen=True, slots=True)
 class DyingCorpus:
-    """A corpus whose reader is killed, as by ``kill -9``, when it asks for one position."""
+    """A corpus that kills, as by ``kill -9``, its reader and perhaps another process when one position is asked for.
+
+    With ``once``, it does so only until that file exists, and makes it.
+    """
 
     corpus: MemoryCorpus
     deadly: int
     index_dir: Path | None = None
+    other: int | None = None
+    once: Path | None = None
 
     @property
     def fingerprint(self) -> str:
@@ -88,7 +93,11 @@ class DyingCorpus:
         return len(self.corpus)
 
     def at(self, position: int) -> Passage:
-        if position == self.deadly:
+        if position == self.deadly and not (self.once and self.once.exists()):
+            if self.once:
+                self.once.touch()
+            if self.other:
+                os.kill(self.other, signal.SIGKILL)
             os.kill(os.getpid(), signal.SIGKILL)
         return self.corpus.at(position)
 

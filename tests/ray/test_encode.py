@@ -15,8 +15,8 @@ from ssp_env.errors import RetrievalError
 from ssp_env.indexing.on_ray import encode_on_ray
 from ssp_env.indexing.shards import encode_shards, n_missing, shard_folder
 from tests.indexing.test_shards import SPEC, N, bytes_of
-from tests.ray.fakes import DeadlyCorpus, MetEmbedder, NanEmbedder
-from tests.retrieval_fakes import WordEmbedder, small_corpus
+from tests.ray.fakes import MetEmbedder, NanEmbedder
+from tests.retrieval_fakes import DyingCorpus, WordEmbedder, small_corpus
 
 pytestmark = [
     pytest.mark.ray,
@@ -29,10 +29,9 @@ import os, sys
 from pathlib import Path
 from ssp_env.indexing.on_ray import encode_on_ray
 from tests.indexing.test_shards import SPEC
-from tests.ray.fakes import DeadlyCorpus
-from tests.retrieval_fakes import WordEmbedder, small_corpus
+from tests.retrieval_fakes import DyingCorpus, WordEmbedder, small_corpus
 
-corpus = DeadlyCorpus(small_corpus(), deadly=9, other=os.getpid())
+corpus = DyingCorpus(small_corpus(), deadly=9, other=os.getpid())
 encode_on_ray(corpus, WordEmbedder, SPEC, folder=Path(sys.argv[1]), n_workers=2)
 """
 
@@ -93,7 +92,7 @@ def test_two_workers_make_the_bytes_of_one_process(local: dict[str, bytes], tmp_
 
 
 def test_a_worker_that_is_killed_once_costs_nothing_but_time(local: dict[str, bytes], tmp_path: Path) -> None:
-    corpus = DeadlyCorpus(small_corpus(), deadly=9, once=tmp_path / "died")
+    corpus = DyingCorpus(small_corpus(), deadly=9, once=tmp_path / "died")
     encode_on_ray(corpus, WordEmbedder, SPEC, folder=tmp_path / "ray", n_workers=2)
     assert (tmp_path / "died").exists()
     assert bytes_of(tmp_path / "ray") == local
@@ -120,4 +119,4 @@ def test_a_failure_on_a_worker_is_told_as_it_would_be_here(tmp_path: Path) -> No
 def test_a_job_that_only_kills_its_workers_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ssp_env.indexing.on_ray.NO_PROGRESS_S", 5.0)
     with pytest.raises(RetrievalError, match=r"expected shards from the workers, got ExecutionTimeoutError: .*; see"):
-        encode_on_ray(DeadlyCorpus(small_corpus(), deadly=9), WordEmbedder, SPEC, folder=tmp_path, n_workers=1)
+        encode_on_ray(DyingCorpus(small_corpus(), deadly=9), WordEmbedder, SPEC, folder=tmp_path, n_workers=1)

@@ -14,8 +14,7 @@ import pytest
 
 from ssp_env.errors import ConfigError
 from ssp_env.serve.wire import ServeLimits
-from tests.fakes import PASSAGES
-from tests.serve.test_command import serving
+from tests.serve.test_command import passages_file, serving
 
 pytestmark = [
     pytest.mark.ray,
@@ -42,10 +41,7 @@ OPTIONS = ("--max-body-bytes", "1000")
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
-    path = tmp_path / "passages.jsonl"
-    rows = [{"id": p.id, "title": p.title, "text": p.text} for p in PASSAGES]
-    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    return path
+    return passages_file(tmp_path)
 
 
 def command(corpus: Path) -> list[str]:

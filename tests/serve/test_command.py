@@ -23,12 +23,16 @@ pytest.importorskip("fastapi")
 pytest.importorskip("uvicorn")
 
 
-@pytest.fixture
-def corpus(tmp_path: Path) -> Path:
-    path = tmp_path / "passages.jsonl"
+def passages_file(folder: Path) -> Path:
+    path = folder / "passages.jsonl"
     rows = [{"id": p.id, "title": p.title, "text": p.text} for p in PASSAGES]
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     return path
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    return passages_file(tmp_path)
 
 
 @contextmanager
