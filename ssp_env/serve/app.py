@@ -20,6 +20,9 @@ LogLevel = Literal["summary", "requests", "queries"]
 """What is logged beyond events: counts every ten seconds, also a line a request, or also its body."""
 
 SUMMARY_S = 10.0
+DISCARD_S = 2.0
+DISCARD_BODIES = 16
+"""How much of a body that is too large is read after all, in largest allowed bodies."""
 FINGERPRINT_HEADER = "x-corpus-fingerprint"
 DEADLINE_HEADER = "x-deadline-s"
 
@@ -90,6 +93,8 @@ class _Door:
         except Refusal as refusal:
             response = _refused(refusal)
             self._handler.counts[f"refused_{refusal.code}"] += 1
+            if refusal.status == 413:
+                await _discard(request, DISCARD_BODIES * self._handler.limits.max_body_bytes)
         except ClientDisconnect:
             response = _refused(Refusal(400, "disconnected", "expected a whole body, got a closed connection; resend"))
         except Exception:
@@ -120,6 +125,20 @@ async def _read(request: Request, max_bytes: int) -> bytes:
     return b"".join(chunks)
 
 
+async def _discard(request: Request, max_bytes: int) -> None:
+    """Read on without keeping anything: who is still sending when the connection closes never sees the refusal.
+
+    Ends after ``max_bytes`` or ``DISCARD_S``, whatever the client goes on to send.
+    """
+    n_bytes = 0
+    with suppress(TimeoutError, ClientDisconnect):
+        async with asyncio.timeout(DISCARD_S):
+            async for chunk in request.stream():
+                n_bytes += len(chunk)
+                if n_bytes > max_bytes:
+                    return
+
+
 def _declared_bytes(request: Request, max_bytes: int) -> int:
     """Return the announced size; without one a request may become as large as is allowed."""
     length = request.headers.get("content-length", "")
@@ -142,7 +161,7 @@ def _json(status: int, body: bytes, headers: dict[str, str] | None = None) -> Re
 def _refused(refusal: Refusal) -> Response:
     headers = {} if refusal.retry_after_s is None else {"retry-after": str(refusal.retry_after_s)}
     if refusal.status == 413:
-        headers["connection"] = "close"  # do not read the rest
+        headers["connection"] = "close"  # more than is discarded may still come
     return _json(refusal.status, refusal.body(), headers)
 
 

@@ -91,6 +91,22 @@ def test_body_that_grows_beyond_the_limit_is_refused() -> None:
         assert server.post("/retrieve", {"queries": ["river"]})[0] == 200
 
 
+def test_client_that_sends_far_too_much_is_told_why() -> None:
+    with running(limits=ServeLimits(max_body_bytes=2**20)) as server:
+        for _ in range(20):
+            status, answer, _ = server.post("/retrieve", {"queries": ["a" * 2**23]})
+            assert (status, answer["error"]["code"]) == (413, "too_large")  # type: ignore[index]
+
+
+def test_client_that_never_stops_sending_is_let_go() -> None:
+    with running(limits=ServeLimits(max_body_bytes=1000)) as server:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+            connection.sendall(b"POST /retrieve HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000000000\r\n\r\n")
+            with pytest.raises(OSError):
+                for _ in range(10_000):
+                    connection.sendall(b"a" * 2**16)
+
+
 def test_full_server_refuses_with_429_and_recovers() -> None:
     retriever = GatedRetriever()
     with running(service(retriever), limits=ServeLimits(max_requests=2)) as server, ThreadPoolExecutor(2) as pool:
