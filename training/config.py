@@ -40,7 +40,7 @@ class RunConfig:
     seeds: str | None = None
     """JSON Lines file of answers that questions are written for; None: the worlds', or titles of passages."""
     demanded_searches: tuple[int, ...] = ()
-    """Play only seeds that demand one of these numbers of searches; none: all seeds."""
+    """Play only seeds that demand these numbers of searches; 1 1 1 2: three of 1 for each of 2; none: all seeds."""
     train_worlds: int = 8
     """Number of generated worlds to play in."""
     first_world: int = 0

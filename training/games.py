@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -57,16 +58,29 @@ def build_games(config: RunConfig) -> Games:
 
 
 def demanding(seeds: Sequence[Seed], n_searches: Sequence[int]) -> tuple[Seed, ...]:
-    """Return the seeds that demand one of these numbers of searches.
+    """Return the first seeds that demand these numbers of searches, each as often as it is named beside the others.
+
+    ``(1, 1, 1, 2)`` keeps three seeds that demand one search for each that demands two; numbers that are all named
+    once keep every seed, however many there are of each.
 
     Raises:
-        ConfigError: If there is none.
+        ConfigError: If no seed demands one of the numbers.
     """
-    kept = tuple(seed for seed in seeds if seed.n_searches in n_searches)
-    if not kept:
-        got = sorted({seed.n_searches for seed in seeds})
-        raise ConfigError(f"expected seeds that demand {tuple(n_searches)}, got {got}; change demanded_searches")
-    return kept
+    named, held = Counter(n_searches), Counter(seed.n_searches for seed in seeds)
+    if missing := sorted(set(named) - set(held)):
+        raise ConfigError(
+            f"expected seeds that demand {missing} searches, got {sorted(held)}; change demanded_searches"
+        )
+    if set(named.values()) == {1}:
+        return tuple(seed for seed in seeds if seed.n_searches in named)
+    scale = min(held[n] / times for n, times in named.items())
+    left = {n: max(1, int(scale * times)) for n, times in named.items()}
+    kept: list[Seed] = []
+    for seed in seeds:
+        if left.get(seed.n_searches, 0):
+            left[seed.n_searches] -= 1
+            kept.append(seed)
+    return tuple(kept)
 
 
 def title_seeds(game: Game, seed: int) -> tuple[Seed, ...]:

@@ -1,4 +1,5 @@
 import json
+from collections import Counter
 
 import pytest
 
@@ -80,3 +81,12 @@ def test_seeds_are_chosen_by_the_searches_they_demand(worlds):
     assert chosen and {seed.n_searches for seed in chosen} == {2}
     with pytest.raises(ConfigError, match="change demanded_searches"):
         demanding(chosen, (3,))
+
+
+def test_demanded_searches_named_more_often_are_played_more_often(worlds):
+    seeds = worlds.training[0].seeds
+    chosen = demanding(seeds, (1, 1, 1, 2))
+    counts = Counter(seed.n_searches for seed in chosen)
+    assert set(counts) == {1, 2}
+    assert abs(counts[1] - 3 * counts[2]) < 3 and counts[1] + 2 > sum(seed.n_searches == 1 for seed in seeds)
+    assert [seed for seed in seeds if seed in chosen] == list(chosen)
