@@ -12,6 +12,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from typing import Generic, TypeVar, cast
 
@@ -139,7 +140,7 @@ def _agent_factory(name: str) -> AgentFactory:
     if not colon:
         raise ConfigError(f"expected an agent or 'module:factory', got {name!r}; {suggest(name, list(AGENTS))}")
     try:
-        return cast("AgentFactory", getattr(import_module(module), attribute))
+        return cast("AgentFactory", attrgetter(attribute)(import_module(module)))
     except (ModuleNotFoundError, AttributeError, TypeError, ValueError) as error:
         raise ConfigError(f"expected an importable agent, got {entry!r} ({error}); check module and name") from error
 

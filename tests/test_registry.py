@@ -34,6 +34,12 @@ def corpus(tmp_path):
     return str(path)
 
 
+class Makers:
+    @staticmethod
+    def yes(word):
+        return make_yes_agent(word)
+
+
 def make_yes_agent(word="yes"):
     return ScriptedAgent([word])
 
@@ -150,6 +156,7 @@ def test_agents_by_name_and_by_module_are_built_once():
     register_agent("yes", make_yes_agent)
     assert build_agent("yes") is build_agent({"name": "yes"})
     assert build_agent("yes") is not build_agent({"name": "yes", "kwargs": {"word": "no"}})
+    assert build_agent({"name": "tests.test_registry:Makers.yes", "kwargs": {"word": "no"}}) is not build_agent("yes")
     other = build_agent("tests.test_registry:make_yes_agent")
     assert other.complete([], sampling=None) == [] and Completion("yes")
 
