@@ -57,7 +57,7 @@ def main() -> None:
     parser.add_argument("--config", type=json.loads, default={})
     parser.add_argument("--index-dir", type=Path)
     arguments = parser.parse_args()
-    corpus = open_corpus(arguments.corpus)
+    corpus = open_corpus(arguments.corpus, index_dir=arguments.index_dir)
     retriever = make_retriever(arguments.retriever, corpus, arguments.config, index_dir=arguments.index_dir)
     with socket.create_server(("127.0.0.1", 0), backlog=2048) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"

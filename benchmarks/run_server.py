@@ -178,7 +178,9 @@ def measure_outage(arguments: argparse.Namespace, *, timeout_s: float, pause_s: 
     """Kill the server with SIGKILL while an environment is stepped; start it again after a pause, or never."""
     with serving("ssp", arguments) as server:
         retriever = {"name": "remote", "url": server.url, "timeout_s": timeout_s}
-        env = gymnasium.make("SearchSolver-v0", corpus=[str(path) for path in arguments.corpus], retriever=retriever)
+        corpus = [str(path) for path in arguments.corpus]
+        index_dir = arguments.index_dir and str(arguments.index_dir)
+        env = gymnasium.make("SearchSolver-v0", corpus=corpus, retriever=retriever, index_dir=index_dir)
         env.reset(seed=0, options={"task": {"question": "Which lake?", "answers": ["none"]}})
         env.step("<search>river</search>")
         server.process.send_signal(signal.SIGKILL)
@@ -244,7 +246,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "server.json")
     arguments = parser.parse_args()
     rng = np.random.default_rng(arguments.seed)
-    corpus = open_corpus(arguments.corpus)
+    corpus = open_corpus(arguments.corpus, index_dir=arguments.index_dir)
     local = make_retriever(arguments.retriever, corpus, arguments.config, index_dir=arguments.index_dir)
     texts = _read_texts(arguments.queries)
     queries = make_queries(corpus, texts, rng)
