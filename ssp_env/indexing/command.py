@@ -64,7 +64,7 @@ def run(parsed: argparse.Namespace) -> dict[str, object]:
         raise ConfigError("expected --encoder for a dense index, got none; pass the folder of a model, or 'minilm'")
     facts = describe_encoder(parsed.encoder, pooling=preset(parsed.preset).pooling) if is_dense else None
     encode = _encode(parsed)
-    corpus = open_corpus(_files(parsed.corpus))
+    corpus = open_corpus(_files(parsed.corpus), index_dir=parsed.index_dir)
     index_dir = parsed.index_dir or corpus.index_dir
     plans = _plan(parsed, corpus, facts=facts, settings=settings, index_dir=index_dir)
     report: dict[str, object] = {"n_passages": len(corpus), "corpus": corpus.fingerprint, "index_dir": str(index_dir)}

@@ -167,7 +167,7 @@ def _absolute(value: object) -> object:
 
 def _open(arguments: argparse.Namespace) -> Service:
     started = time.perf_counter()
-    corpus = open_corpus(arguments.corpus)
+    corpus = open_corpus(arguments.corpus, index_dir=arguments.index_dir)
     retriever = make_retriever(arguments.retriever, corpus, arguments.config, index_dir=arguments.index_dir)
     if arguments.redirects is not None and arguments.pages is None:
         raise ConfigError(f"expected pages for the redirects {str(arguments.redirects)!r}, got none; give --pages")

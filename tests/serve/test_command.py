@@ -65,6 +65,15 @@ def test_command_serves_and_stops_when_told_and_logs_json_without_queries(corpus
     assert "Oxley" not in err
 
 
+def test_nothing_is_written_beside_a_corpus_when_the_indexes_have_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "read_only").mkdir()
+    indexes = str(tmp_path / "indexes")
+    path = passages_file(tmp_path / "read_only")
+    assert main(["index", "build", str(path), "--index-dir", indexes]) == 0
+    with serving(path, "--index-dir", indexes):
+        assert list(path.parent.iterdir()) == [path]
+
+
 def test_killed_server_is_an_error_and_a_new_one_goes_on(corpus: Path) -> None:
     opened = open_corpus([corpus])
     with serving(corpus) as (process, url):
