@@ -182,7 +182,7 @@ def build_vectors(corpus: JsonlCorpus, kind: str) -> tuple[dict[str, object], Re
         "peak_rss_mib": _peak_mib(),
         "disk_mib": _size_mib(Path(str(manifest["folder"]))),
         "n_lists": manifest["n_lists"],
-        "effort": manifest["default_effort"],
+        "effort": index_shape(kind, len(corpus), DIMENSION).effort,
     }
     retriever = DenseRetriever(corpus, embedder, settings=settings, embedder_id=identity, index_dir=corpus.index_dir)
     return figures, retriever

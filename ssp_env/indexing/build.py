@@ -135,5 +135,4 @@ def fill(folder: Path, shards: VectorShards, *, kind: str, options: BuildOptions
         "dimension": shards.dimension,
         "n_lists": shape.n_lists,
         "n_trained": shape.n_trained,
-        "default_effort": shape.effort,
     }
