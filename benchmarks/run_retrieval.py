@@ -27,6 +27,8 @@ from ssp_env.retrieval import make_retriever
 from ssp_env.retrieval.hybrid import HybridRetriever
 
 K = 10
+SHOWN = 3
+"""Passages that a search shows by default."""
 Floats = npt.NDArray[np.float64]
 
 
@@ -119,7 +121,8 @@ def measure(
     found = [[result.passage.id for result in retriever.search([q.text], K)[0]] for q in questions]
     milliseconds = 1000 * (time.perf_counter() - start) / len(questions)
     recalls = np.array([recall_at(ids, q.gold, k=K) for ids, q in zip(found, questions, strict=True)])
-    ranks = [reciprocal_rank(ids, q.gold) for ids, q in zip(found, questions, strict=True)]
+    ranks = np.array([reciprocal_rank(ids, q.gold) for ids, q in zip(found, questions, strict=True)])
+    shown = np.array([recall_at(ids, q.gold, k=SHOWN) for ids, q in zip(found, questions, strict=True)])
     by_dataset: dict[str, object] = {}
     for dataset in sorted({question.dataset for question in questions}):
         chosen = recalls[[question.dataset == dataset for question in questions]]
@@ -130,7 +133,8 @@ def measure(
         }
     figures: dict[str, object] = {
         "mean_recall_at_10": interval(recalls, rng=rng, n_resamples=n_resamples),
-        "mrr_at_10": round(float(np.mean(ranks)), 4),
+        "mean_recall_at_3": interval(shown, rng=rng, n_resamples=n_resamples),
+        "mrr_at_10": interval(ranks, rng=rng, n_resamples=n_resamples),
         "ms_per_query": round(milliseconds, 2),
         "by_dataset": by_dataset,
     }
