@@ -14,8 +14,9 @@ import os
 import shutil
 import stat
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from hashlib import blake2b
 from pathlib import Path
 from typing import Literal
 
@@ -58,6 +59,15 @@ def ensure_folder(
         if manifest is not None and _agrees(manifest, wanted):
             return manifest
         return _build(folder, wanted, build)
+
+
+def table_folder(kind: str, files: Sequence[Path], *, beside: Path, index_dir: Path | None) -> Path:
+    """Return where the table of these files lies: ``beside`` them, or in a folder that other files may share."""
+    if index_dir is None:
+        return beside / kind
+    paths = "\n".join(str(file.absolute()) for file in files)
+    digest = blake2b(paths.encode("utf-8", "surrogateescape"), digest_size=4).hexdigest()
+    return index_dir.absolute() / f"{kind}-{digest}"
 
 
 def find_folder(

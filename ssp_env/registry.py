@@ -103,6 +103,8 @@ def register_agent(name: str, factory: AgentFactory) -> None:
 def build_agent(spec: object) -> Agent:
     """Return the agent of a name, ``"module:factory"`` or ``{"name": either, "kwargs": {...}}``, built once.
 
+    A factory may also be a method of a class: ``"agents.hf:HFAgent.from_path"``.
+
     Raises:
         ConfigError: If there is no such agent, its arguments do not fit, or what it makes is no agent.
     """

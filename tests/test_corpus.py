@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ssp_env import artefacts
 from ssp_env.corpus import JsonlCorpus, MemoryCorpus, open_corpus
 from ssp_env.errors import ConfigError, CorpusError
 from ssp_env.protocols import Corpus
@@ -269,6 +270,34 @@ def test_a_changed_file_is_read_again(tmp_path: Path, corpus: JsonlCorpus) -> No
     again = open_corpus([path])
     assert everything(again) == PASSAGES[::-1]
     assert again.fingerprint != corpus.fingerprint
+
+
+def test_corpora_of_one_name_share_a_folder_and_keep_their_tables(tmp_path: Path) -> None:
+    shared = tmp_path / "indexes"
+    paths = [tmp_path / name / "c.jsonl.gz" for name in ("one", "other")]
+    for path, passages in zip(paths, (PASSAGES, PASSAGES[::-1]), strict=True):
+        path.parent.mkdir()
+        path.write_bytes(gzip.compress(b"".join(f"{row(p)}\n".encode() for p in passages)))
+    first, second = (open_corpus([path], index_dir=shared) for path in paths)
+    tables = {table.name: table.stat().st_ino for table in shared.glob("passages-*")}
+    assert len(tables) == 2
+    assert everything(first) == PASSAGES
+    assert everything(pickle.loads(pickle.dumps(second))) == PASSAGES[::-1]
+    open_corpus(paths[:1], index_dir=shared)
+    assert {table.name: table.stat().st_ino for table in shared.glob("passages-*")} == tables
+
+
+def test_a_table_replaced_while_it_is_opened_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "c.jsonl", *map(row, PASSAGES))
+
+    def ensure_folder(table: Path, *args: object, **kwargs: object) -> dict[str, object]:
+        manifest = artefacts.ensure_folder(table, *args, **kwargs)  # type: ignore[arg-type]
+        artefacts.write_json(table / artefacts.MANIFEST, {**manifest, "fingerprint": "another"})
+        return manifest
+
+    monkeypatch.setattr("ssp_env.corpus.jsonl.ensure_folder", ensure_folder)
+    with pytest.raises(CorpusError, match="files at rest"):
+        open_corpus([path])
 
 
 def test_a_file_overwritten_while_open_is_noticed(tmp_path: Path, corpus: JsonlCorpus) -> None:

@@ -60,11 +60,11 @@ def build_games(config: RunConfig) -> Games:
 def demanding(seeds: Sequence[Seed], n_searches: Sequence[int]) -> tuple[Seed, ...]:
     """Return the first seeds that demand these numbers of searches, each as often as it is named beside the others.
 
-    ``(1, 1, 1, 2)`` keeps three seeds that demand one search for each that demands two; numbers that are all named
-    once keep every seed, however many there are of each.
+    ``(1, 1, 1, 2)`` keeps three seeds that demand one search for each that demands two, and at least one of each where
+    there are too few; numbers that are all named once keep every seed, however many there are of each.
 
     Raises:
-        ConfigError: If no seed demands one of the numbers.
+        ConfigError: If one of the numbers is demanded by no seed.
     """
     named, held = Counter(n_searches), Counter(seed.n_searches for seed in seeds)
     if missing := sorted(set(named) - set(held)):
@@ -73,8 +73,8 @@ def demanding(seeds: Sequence[Seed], n_searches: Sequence[int]) -> tuple[Seed, .
         )
     if set(named.values()) == {1}:
         return tuple(seed for seed in seeds if seed.n_searches in named)
-    scale = min(held[n] / times for n, times in named.items())
-    left = {n: max(1, int(scale * times)) for n, times in named.items()}
+    scarce = min(named, key=lambda n: held[n] / named[n])
+    left = {n: max(1, held[scarce] * times // named[scarce]) for n, times in named.items()}
     kept: list[Seed] = []
     for seed in seeds:
         if left.get(seed.n_searches, 0):

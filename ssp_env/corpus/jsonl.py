@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ssp_env.artefacts import ensure_folder
+from ssp_env.artefacts import ensure_folder, read_manifest, table_folder
 from ssp_env.corpus.rows import RowError, id_digest, parse_row
 from ssp_env.corpus.scan import build_table, text_file
 from ssp_env.errors import CorpusError
@@ -30,8 +30,8 @@ def open_corpus(paths: Sequence[Path], *, index_dir: Path | None = None) -> Json
 
     Args:
         paths: One or several files with rows ``{id, title, text}`` or ``{id, contents}``.
-        index_dir: Folder for everything derived from this corpus, one folder per corpus. Default: next to the first
-            file, ``<file>.ssp-index``.
+        index_dir: Folder for everything derived from this corpus. Corpora may share it, their retrievers' indexes of
+            one kind not: those of another corpus are refused. Default: next to the first file, ``<file>.ssp-index``.
 
     Raises:
         CorpusError: If a file is missing or a row is malformed; the message names file and line.
@@ -54,8 +54,10 @@ class JsonlCorpus:
         self._sources = [Path(path).absolute() for path in paths]
         if not self._sources:
             raise CorpusError("expected at least one corpus file, got none; pass their paths")
-        self.index_dir = _default_dir(self._sources) if index_dir is None else Path(index_dir).absolute()
-        table = self.index_dir / "passages"
+        self._given_dir = None if index_dir is None else Path(index_dir).absolute()
+        default = _default_dir(self._sources)
+        self.index_dir = self._given_dir or default
+        table = table_folder("passages", self._sources, beside=default, index_dir=self._given_dir)
         before = _describe(self._sources)
         manifest = ensure_folder(
             table,
@@ -63,8 +65,6 @@ class JsonlCorpus:
             build=lambda folder: build_table(self._sources, folder),
             on_mismatch="replace",
         )
-        if _describe(self._sources) != before:
-            raise CorpusError(f"expected files at rest, got a change while reading {self._sources!r}; open them again")
         self._fingerprint = str(manifest["fingerprint"])
         self.n_duplicates = int(str(manifest["n_duplicates"]))
         self._starts = np.load(table / "starts.npy", mmap_mode="r")
@@ -75,10 +75,12 @@ class JsonlCorpus:
         self._handles = [os.open(file, os.O_RDONLY | os.O_CLOEXEC) for file in files]
         weakref.finalize(self, _close, self._handles)
         self._bases = np.cumsum([0, *(os.fstat(handle).st_size for handle in self._handles[:-1])])
+        if _describe(self._sources) != before or read_manifest(table) != manifest:
+            raise CorpusError(f"expected files at rest, got a change while reading {self._sources!r}; open them again")
 
-    def __reduce__(self) -> tuple[Callable[[list[Path], Path], JsonlCorpus], tuple[list[Path], Path]]:
+    def __reduce__(self) -> tuple[Callable[..., JsonlCorpus], tuple[list[Path], Path | None]]:
         """Pickle the paths only; unpickling opens the files again."""
-        return (_reopen, (self._sources, self.index_dir))
+        return (_reopen, (self._sources, self._given_dir))
 
     @property
     def fingerprint(self) -> str:
@@ -120,7 +122,7 @@ class JsonlCorpus:
         raise KeyError(passage_id)
 
 
-def _reopen(sources: list[Path], index_dir: Path) -> JsonlCorpus:
+def _reopen(sources: list[Path], index_dir: Path | None) -> JsonlCorpus:
     return JsonlCorpus(sources, index_dir=index_dir)
 
 

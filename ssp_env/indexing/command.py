@@ -33,7 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``ssp index build``."""
     parser.add_argument("corpus", nargs="+", type=Path, metavar="CORPUS", help="passage files, or one corpus folder")
     parser.add_argument("--retriever", choices=("bm25", "dense", "hybrid"), default="bm25", help="(%(default)s)")
-    parser.add_argument("--index-dir", type=Path, metavar="DIR", help="folder of indexes (default: beside the corpus)")
+    parser.add_argument(
+        "--index-dir", type=Path, metavar="DIR", help="folder of tables and indexes (default: beside the corpus)"
+    )
     parser.add_argument("--encoder", default="", metavar="PATH", help="folder of a model, or 'minilm'")
     parser.add_argument("--preset", choices=tuple(PRESETS), default="", help="prefixes and pooling of the encoder")
     parser.add_argument("--kind", default="auto", help=f"auto, {', '.join(KINDS)} (default: %(default)s, by size)")

@@ -17,7 +17,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from ssp_env.artefacts import ensure_folder
+from ssp_env.artefacts import ensure_folder, table_folder
 from ssp_env.errors import CorpusError
 from ssp_env.pages.records import Page, RowError, parse_page, parse_redirect
 from ssp_env.titles import title_key
@@ -52,19 +52,19 @@ class PageStore:
         """Open the file; see ``open_pages``."""
         self._path = Path(path).absolute()
         self._redirects = None if redirects is None else Path(redirects).absolute()
-        folder = Path(index_dir) if index_dir else self._path.with_name(f"{self._path.name}.ssp-index")
-        self._folder = folder.absolute()
+        self._given_dir = None if index_dir is None else Path(index_dir).absolute()
         files = [file for file in (self._path, self._redirects) if file is not None]
-        table = self._folder / "pages"
+        beside = self._path.with_name(f"{self._path.name}.ssp-index")
+        table = table_folder("pages", files, beside=beside, index_dir=self._given_dir)
         expected = {"kind": "pages", "version": TABLE_VERSION, "sources": [_describe(file) for file in files]}
         ensure_folder(table, expected, build=lambda into: _build_table(files, into), on_mismatch="replace")
         self._columns = {name: np.load(table / f"{name}.npy", mmap_mode="r") for name in _COLUMNS}
         self._handles = [os.open(file, os.O_RDONLY | os.O_CLOEXEC) for file in files]
         weakref.finalize(self, _close, self._handles)
 
-    def __reduce__(self) -> tuple[Callable[..., PageStore], tuple[Path, Path | None, Path]]:
+    def __reduce__(self) -> tuple[Callable[..., PageStore], tuple[Path, Path | None, Path | None]]:
         """Pickle the paths only; unpickling opens the files again."""
-        return (_reopen, (self._path, self._redirects, self._folder))
+        return (_reopen, (self._path, self._redirects, self._given_dir))
 
     def __len__(self) -> int:
         """Return the number of pages."""
@@ -204,8 +204,8 @@ def _digest(text: str) -> int:
     return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
-def _reopen(path: Path, redirects: Path | None, folder: Path) -> PageStore:
-    return PageStore(path, redirects=redirects, index_dir=folder)
+def _reopen(path: Path, redirects: Path | None, index_dir: Path | None) -> PageStore:
+    return PageStore(path, redirects=redirects, index_dir=index_dir)
 
 
 def _close(handles: list[int]) -> None:

@@ -85,16 +85,16 @@ class _Door:
     async def answer(self, request: Request, act: Act) -> Response:
         """Read the body and act on it."""
         started = time.perf_counter()
-        body = b""
+        body, chunks, most = b"", _Chunks(request), self._handler.limits.max_body_bytes
         try:
-            with self._handler.admitted(_declared_bytes(request, self._handler.limits.max_body_bytes)):
-                body = await _read(request, self._handler.limits.max_body_bytes)
+            with self._handler.admitted(_declared_bytes(request, most)):
+                body = await chunks.read(most)
                 response = _json(200, await act(body), self._headers)
         except Refusal as refusal:
             response = _refused(refusal)
             self._handler.counts[f"refused_{refusal.code}"] += 1
             if refusal.status == 413:
-                await _discard(request, DISCARD_BODIES * self._handler.limits.max_body_bytes)
+                await chunks.discard(DISCARD_BODIES * most)
         except ClientDisconnect:
             response = _refused(Refusal(400, "disconnected", "expected a whole body, got a closed connection; resend"))
         except Exception:
@@ -113,30 +113,39 @@ class _Door:
         self._log.info("request", extra={"fields": fields})
 
 
-async def _read(request: Request, max_bytes: int) -> bytes:
-    """Return the body, refusing one that grows beyond the limit although it was announced smaller or not at all."""
-    chunks: list[bytes] = []
-    n_bytes = 0
-    async for chunk in request.stream():
-        n_bytes += len(chunk)
-        if n_bytes > max_bytes:
-            raise Refusal(413, "too_large", f"expected at most {max_bytes} bytes, got more; send fewer queries")
-        chunks.append(chunk)
-    return b"".join(chunks)
+class _Chunks:
+    """The body of a request as it comes in; what was read once does not come again."""
 
+    def __init__(self, request: Request) -> None:
+        self._chunks = request.stream()
+        self._awaits_leave = request.headers.get("expect", "").lower() == "100-continue"
 
-async def _discard(request: Request, max_bytes: int) -> None:
-    """Read on without keeping anything: who is still sending when the connection closes never sees the refusal.
+    async def read(self, max_bytes: int) -> bytes:
+        """Return the body, refusing one that grows beyond the limit although it was announced smaller or not at all."""
+        self._awaits_leave = False  # reading gives it
+        parts: list[bytes] = []
+        n_bytes = 0
+        async for part in self._chunks:
+            n_bytes += len(part)
+            if n_bytes > max_bytes:
+                raise Refusal(413, "too_large", f"expected at most {max_bytes} bytes, got more; send fewer queries")
+            parts.append(part)
+        return b"".join(parts)
 
-    Ends after ``max_bytes`` or ``DISCARD_S``, whatever the client goes on to send.
-    """
-    n_bytes = 0
-    with suppress(TimeoutError, ClientDisconnect):
-        async with asyncio.timeout(DISCARD_S):
-            async for chunk in request.stream():
-                n_bytes += len(chunk)
-                if n_bytes > max_bytes:
-                    return
+    async def discard(self, max_bytes: int) -> None:
+        """Read on without keeping anything: who still sends when the connection closes never sees the refusal.
+
+        Ends after ``max_bytes`` or ``DISCARD_S``, whatever the client goes on to send.
+        """
+        if self._awaits_leave:
+            return
+        n_bytes = 0
+        with suppress(TimeoutError, ClientDisconnect):
+            async with asyncio.timeout(DISCARD_S):
+                async for part in self._chunks:
+                    n_bytes += len(part)
+                    if n_bytes > max_bytes:
+                        return
 
 
 def _declared_bytes(request: Request, max_bytes: int) -> int:

@@ -48,7 +48,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--corpus", type=Path, nargs="+", required=True, metavar="FILE", help="passages, JSON Lines")
     parser.add_argument("--retriever", default="bm25", help="bm25, dense, hybrid, ... (default: %(default)s)")
     parser.add_argument("--config", type=_json_object, default={}, metavar="JSON", help="settings of the retriever")
-    parser.add_argument("--index-dir", type=Path, metavar="DIR", help="folder of indexes (default: beside the corpus)")
+    parser.add_argument(
+        "--index-dir", type=Path, metavar="DIR", help="folder of tables and indexes (default: beside the corpus)"
+    )
     parser.add_argument("--pages", type=Path, metavar="FILE", help="whole pages, for POST /page")
     parser.add_argument("--redirects", type=Path, metavar="FILE", help="other titles of the pages")
     parser.add_argument("--blocklist", type=Path, metavar="FILE", help='{"ids": [...], "titles": [...]}, never shown')
@@ -171,7 +173,9 @@ def _open(arguments: argparse.Namespace) -> Service:
     retriever = make_retriever(arguments.retriever, corpus, arguments.config, index_dir=arguments.index_dir)
     if arguments.redirects is not None and arguments.pages is None:
         raise ConfigError(f"expected pages for the redirects {str(arguments.redirects)!r}, got none; give --pages")
-    pages = None if arguments.pages is None else open_pages(arguments.pages, redirects=arguments.redirects)
+    pages = None
+    if arguments.pages is not None:
+        pages = open_pages(arguments.pages, redirects=arguments.redirects, index_dir=arguments.index_dir)
     blocklist = Blocklist() if arguments.blocklist is None else read_blocklist(arguments.blocklist)
     load_s = time.perf_counter() - started
     return Service(corpus, retriever, arguments.retriever, pages=pages, blocklist=blocklist, load_s=load_s)

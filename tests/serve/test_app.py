@@ -4,6 +4,7 @@ import json
 import logging
 import socket
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -13,6 +14,7 @@ from ssp_env.corpus import MemoryCorpus
 from ssp_env.errors import RetrievalError
 from ssp_env.retrieval import make_retriever
 from ssp_env.retrieval.remote import RemoteRetriever, RemoteSettings
+from ssp_env.serve.app import DISCARD_S
 from ssp_env.serve.wire import ServeLimits
 from ssp_env.types import SearchResult
 from tests.fakes import PASSAGES, BrokenRetriever, FakeRetriever
@@ -98,13 +100,42 @@ def test_client_that_sends_far_too_much_is_told_why() -> None:
             assert (status, answer["error"]["code"]) == (413, "too_large")  # type: ignore[index]
 
 
+def _raw(server: Live, *parts: bytes) -> tuple[bytes, float]:
+    """Return the whole answer to bytes of a request, and the seconds until it came."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+        for part in parts:
+            connection.sendall(part)
+        started = time.perf_counter()
+        return b"".join(iter(lambda: connection.recv(4096), b"")), time.perf_counter() - started
+
+
+POST = b"POST /retrieve HTTP/1.1\r\nhost: x\r\n"
+
+
+def test_body_whose_last_chunk_is_too_much_is_refused_as_json() -> None:
+    with running(limits=ServeLimits(max_body_bytes=1000)) as server:
+        whole = POST + b"transfer-encoding: chunked\r\n\r\n400\r\n" + b"a" * 0x400 + b"\r\n0\r\n\r\n"
+        answer, _ = _raw(server, whole)
+    assert answer.startswith(b"HTTP/1.1 413") and b'"too_large"' in answer
+
+
+def test_client_that_asks_first_is_refused_before_it_sends() -> None:
+    with running(limits=ServeLimits(max_body_bytes=1000)) as server:
+        answer, seconds = _raw(server, POST + b"expect: 100-continue\r\ncontent-length: 5000\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 413") and seconds < DISCARD_S
+
+
+def test_client_that_stops_amid_too_large_a_body_is_answered_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ssp_env.serve.app.DISCARD_S", 0.3)
+    with running(limits=ServeLimits(max_body_bytes=1000)) as server:
+        answer, seconds = _raw(server, POST + b"content-length: 5000\r\n\r\n" + b"a" * 100)
+    assert answer.startswith(b"HTTP/1.1 413") and 0.2 < seconds < 10
+
+
 def test_client_that_never_stops_sending_is_let_go() -> None:
     with running(limits=ServeLimits(max_body_bytes=1000)) as server:
-        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
-            connection.sendall(b"POST /retrieve HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000000000\r\n\r\n")
-            with pytest.raises(OSError):
-                for _ in range(10_000):
-                    connection.sendall(b"a" * 2**16)
+        with pytest.raises(OSError):
+            _raw(server, POST + b"content-length: 1000000000000\r\n\r\n", *[b"a" * 2**16] * 10_000)
 
 
 def test_full_server_refuses_with_429_and_recovers() -> None:

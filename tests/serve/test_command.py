@@ -69,9 +69,13 @@ def test_nothing_is_written_beside_a_corpus_when_the_indexes_have_a_folder(tmp_p
     (tmp_path / "read_only").mkdir()
     indexes = str(tmp_path / "indexes")
     path = passages_file(tmp_path / "read_only")
+    pages = path.with_name("pages.jsonl")
+    pages.write_text(
+        '{"id": "1", "title": "River", "sections": [{"heading": "", "level": 1, "text": "Water."}], "links": []}\n'
+    )
     assert main(["index", "build", str(path), "--index-dir", indexes]) == 0
-    with serving(path, "--index-dir", indexes):
-        assert list(path.parent.iterdir()) == [path]
+    with serving(path, "--index-dir", indexes, "--pages", str(pages)):
+        assert sorted(path.parent.iterdir()) == [pages, path]
 
 
 def test_killed_server_is_an_error_and_a_new_one_goes_on(corpus: Path) -> None:

@@ -5,6 +5,7 @@ import pytest
 
 from ssp_env.errors import ConfigError
 from ssp_env.pool import QuestionPool
+from ssp_env.types import Seed
 from training.config import RunConfig, resolved
 from training.games import build_games, demanding, fill_pool, plan_of_round
 
@@ -90,3 +91,8 @@ def test_demanded_searches_named_more_often_are_played_more_often(worlds):
     assert set(counts) == {1, 2}
     assert abs(counts[1] - 3 * counts[2]) < 3 and counts[1] + 2 > sum(seed.n_searches == 1 for seed in seeds)
     assert [seed for seed in seeds if seed in chosen] == list(chosen)
+
+
+def test_scarce_seeds_are_all_kept_in_their_proportion():
+    seeds = [Seed(str(i), "x", n_searches=1 if i < 15 else 2) for i in range(100)]
+    assert Counter(seed.n_searches for seed in demanding(seeds, (1,) * 11 + (2,))) == {1: 15, 2: 1}
