@@ -75,7 +75,7 @@ def test_the_command_builds_the_index_of_one_process(tmp_path: Path, capsys: pyt
         assert json.loads(capsys.readouterr().out)["n_passages"] == 8200
         files = sorted(path for path in (tmp_path / name).rglob("*") if path.suffix in (".npy", ".faiss", ".index"))
         built[name] = {path.relative_to(tmp_path / name).as_posix(): path.read_bytes() for path in files}
-    assert len(built["local"]) == 3
+    assert len(built["local"]) == 7  # the index, two shards, and the table's four columns
     assert built["ray"] == built["local"]
 
 
