@@ -205,6 +205,6 @@ def test_extras_retrievers_and_kinds_exist(document: str, repository: Path) -> N
     project = (repository / "pyproject.toml").read_text(encoding="utf-8")
     (extras,) = re.findall(r"pip install -e '\.\[(.*)\]'", document)
     assert all(f"\n{extra} = [" in project for extra in extras.split(","))
-    assert [name for name in RETRIEVERS if name not in document] == ["rank-bm25"]
+    assert [name for name in RETRIEVERS if name not in document] == []
     links = [link for link in re.findall(r"\]\(([^)]+)\)", document) if "://" not in link]
     assert [link for link in links if not (repository / "docs" / link).exists()] == []
