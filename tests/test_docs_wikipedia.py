@@ -201,6 +201,24 @@ def measured_in(document: str) -> list[float]:
     return [number for number in numbers if number not in (5, 20)]
 
 
+def test_the_table_of_retrievers_is_that_of_the_card(document: str, repository: Path) -> None:
+    path = repository / "benchmarks" / "results" / "retrieval.json"
+    figures = json.loads(path.read_text(encoding="utf-8"))["figures"]
+    rows = re.findall(r"^\| [^|]*`[^|]* \| (\.\d{3} \[.*) \| ([\d.,]+) \|$", document, re.MULTILINE)
+    names = ("bm25", "rank-bm25", "dense", "hybrid", "hybrid+rerank")
+    for (shares, cpu_ms), name in zip(rows, names, strict=True):
+        metrics = ("mean_recall_at_3", "mean_recall_at_10", "mrr_at_10")
+        assert shares.split(" | ") == [with_interval(figures[name][metric]) for metric in metrics]
+        assert float(cpu_ms.replace(",", "")) == pytest.approx(figures[name]["cpu_ms_per_query"], rel=0.05)
+    for metric in ("recall_at_3", "recall_at_10", "mrr_at_10"):
+        assert with_interval(figures[f"hybrid+rerank_minus_hybrid_{metric}"]) in " ".join(document.split())
+
+
+def with_interval(figure: dict[str, float]) -> str:
+    mean, low, high = (f"{figure[key]:.3f}".replace("0.", ".", 1) for key in ("mean", "low", "high"))
+    return f"{mean} [{low}, {high}]"
+
+
 def test_extras_retrievers_and_kinds_exist(document: str, repository: Path) -> None:
     project = (repository / "pyproject.toml").read_text(encoding="utf-8")
     (extras,) = re.findall(r"pip install -e '\.\[(.*)\]'", document)
