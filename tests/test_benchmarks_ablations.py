@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -109,8 +110,13 @@ def test_every_arm_of_the_file_is_a_command_line_that_the_training_understands()
     for name in file.arms:
         asked = cell(file, name, 2)
         config = parse([*asked.flags, "--out", "x"])
+        if "model" in asked.settings:
+            model = ROOT / str(asked.settings["model"])
+            assert (model / "model.safetensors").exists() and config.prompt_set == "compact", name
         for field, value in asked.settings.items():
-            if field != "rule":
+            if field == "model":
+                assert getattr(config, field) == str(Path(str(value)).absolute()), name
+            elif field != "rule":
                 assert getattr(config, field) == (tuple(value) if isinstance(value, list) else value), (name, field)
         rules = complete(game_settings(config, world=0))["rules"]
         assert {k: rules[k] for k in asked.settings["rule"]} == asked.settings["rule"], name
@@ -193,7 +199,7 @@ def test_failed_runs_are_told_and_resumed_and_complete_ones_are_not_run_again(sm
     assert failed == [] and len(said) == 2
     results = [read_result(work, c) for c in cells]
     assert [line["round"] for line in results[2].lines] == [0, 1, 2]
-    assert results[2].wall_s > 0 and len(results[2].commits) == 1
+    assert results[2].wall_s > 0 and results[2].cpu_s > 0 and len(results[2].commits) == 1
     assert run(file, work, script)[2] == []
 
 
@@ -213,7 +219,7 @@ def result(seed: int, *, gain: float, alarm: bool = False) -> Result:
             lines[-1] |= {"valid_rate": 0.5, "quality/precision": None if n == 10 else 0.8, "proposer_reward": 0.1}
     if alarm:
         lines[1]["collapse/entropy"] = 9.0
-    return Result(Cell(f"c{seed}", seed, {"n_rounds": 20}), tuple(lines), 40.0, ("abc",))
+    return Result(Cell(f"c{seed}", seed, {"n_rounds": 20}), tuple(lines), 40.0, 30.0, ("abc",))
 
 
 def test_figures_are_per_seed_means_paired_by_seed(small):
