@@ -122,7 +122,7 @@ def _end(work: Path, ended: _Running, wall_s: float) -> bool:
     """Note the attempt; return whether the cell is complete now."""
     folder = work / ended.cell.key
     with open(folder / "attempts.jsonl", "a", encoding="utf-8") as file:
-        took = {"wall_s": round(wall_s, 1), "cpu_s": round(ended.cpu_s, 1)}
+        took = {"wall_s": round(wall_s, 1), "cpu_s": round(ended.cpu_s, 2)}
         attempt = {**took, "exit_code": ended.process.returncode, "commit": ended.commit}
         file.write(json.dumps(attempt) + "\n")
     metrics = folder / "run" / "metrics.jsonl"

@@ -280,7 +280,8 @@ def test_seeds_that_make_no_sense_are_refused(text):
 def test_the_learning_curve_is_drawn_from_finished_runs_or_refused(small, tmp_path, capsys):
     script, work = tmp_path / "train.py", tmp_path / "work"
     script.write_text(SCRIPT)
-    flags = ["--arm", "play", "--file", str(small), "--work", str(work), "--output", str(tmp_path / "curve")]
+    flags = ["--arm", "play", "--beside", "other", "--file", str(small)]
+    flags += ["--work", str(work), "--output", str(tmp_path / "curve")]
     assert learning_curve.main(flags) == 2
     assert "got none for seeds [0, 1]" in capsys.readouterr().err
     for _ in range(2):
