@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from os.path import commonprefix
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -81,18 +82,21 @@ def draw(results: Mapping[str, Sequence[Result]], kinds: Sequence[str], path: Pa
     from matplotlib import pyplot
 
     figure, (whole, by_kind) = pyplot.subplots(1, 2, figsize=(10, 4), sharey=True, layout="constrained")
+    shared = commonprefix(list(results)).rpartition("-")[0] if len(results) > 1 else ""
     for arm, runs in results.items():
-        _curve(whole, evaluations(runs), lambda line: accuracy(line, kinds), label=arm)
+        label = arm.removeprefix(f"{shared}-")
+        _curve(whole, evaluations(runs), lambda line: accuracy(line, kinds), label=label)
     first, runs = next(iter(results.items()))
     for kind in kinds:
         _curve(by_kind, evaluations(runs), lambda line, kind=kind: float(str(line[f"held_out/{kind}"])), label=kind)
     whole.set(ylabel="held-out accuracy (greedy)", ylim=(-0.02, 1.02), title="mean over all kinds")
-    by_kind.set(title=f"{first}, by kind of question")
+    by_kind.set(title=f"{first.removeprefix(f'{shared}-')}, by kind of question")
     for axes in (whole, by_kind):
         axes.set(xlabel="round")
         axes.title.set_fontsize(10)
         axes.grid(alpha=0.3)
-        axes.legend(fontsize=8)
+    whole.legend(fontsize=8, loc="lower right")
+    by_kind.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     figure.suptitle(f"Worlds never played in; mean and 95 % interval of {len(runs)} seeds", fontsize=10)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path.with_suffix(".png"), dpi=120)

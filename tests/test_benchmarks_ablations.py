@@ -122,12 +122,20 @@ def test_every_arm_of_the_file_is_a_command_line_that_the_training_understands()
         assert {k: rules[k] for k in asked.settings["rule"]} == asked.settings["rule"], name
 
 
-def test_the_arm_slow_self_play_is_the_default_of_the_training():
+def flags_of_make_run():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert "training/run_ssp.py $(RUN) $(ARGS)" in makefile
+    return next(line for line in makefile.splitlines() if line.startswith("RUN := ")).split()[2:]
+
+
+@pytest.mark.parametrize(("name", "flags"), [("slow-self-play", []), ("reluctant-self-play", flags_of_make_run())])
+def test_the_training_by_default_and_make_run_are_arms_of_the_file(name, flags, monkeypatch):
     from training.config import game_settings, resolved
     from training.run_ssp import parse
 
-    arm = resolved(parse([*cell(read_arms(FILE), "slow-self-play", 0).flags, "--out", "x"]))
-    default = resolved(parse(["--out", "x"]))
+    monkeypatch.chdir(ROOT)
+    arm = resolved(parse([*cell(read_arms(FILE), name, 0).flags, "--out", "x"]))
+    default = resolved(parse([*flags, "--out", "x"]))
     differing = {name for name in to_json(arm) if getattr(arm, name) != getattr(default, name)}
     assert differing == {"checkpoint_every", "eval_samples", "keep_checkpoints", "rule", "threads"}
     assert complete(game_settings(arm, world=0))["rules"] == complete(game_settings(default, world=0))["rules"]
