@@ -60,6 +60,7 @@ OWNERS = {
     "trl": ("training/trl_adapter.py",),
     "peft": ("training/",),
     "tyro": ("training/", "benchmarks/"),
+    "onnx": ("benchmarks/ms_marco.py",),
 }
 """Third-party packages and the only places that may import them."""
 

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from benchmarks.card import write_card
+from ssp_env.retrieval.rerank import RerankRetriever
+from tests.fakes import FakeRetriever
 from tests.retrieval_fakes import PASSAGES
 
 
@@ -36,6 +40,29 @@ def test_the_benchmark_measures_a_small_corpus(tmp_path: Path) -> None:
     bm25 = json.loads(output.read_text())["figures"]["bm25"]
     assert bm25["by_dataset"] == {"x": {"n": 2, "any_gold_in_top_10": 1.0, "mean_recall_at_10": 0.75}}
     assert bm25["mean_recall_at_10"] == {"mean": 0.75, "low": 0.5, "high": 1.0}
+
+
+class LastFirst:
+    """Scores what comes later higher."""
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> npt.NDArray[np.float32]:
+        return np.arange(len(pairs), dtype=np.float32)
+
+
+def test_the_reranker_is_compared_with_what_it_orders_anew() -> None:
+    pytest.importorskip("tyro")
+    from benchmarks.run_retrieval import Question, compare
+
+    hybrid = FakeRetriever()
+    found = [result.passage.id for result in hybrid.search(["river"], 10)[0]]
+    assert len(found) == 4
+    retrievers = {"bm25": hybrid, "hybrid": hybrid, "hybrid+rerank": RerankRetriever(hybrid, LastFirst())}
+    figures = compare(retrievers, [Question("x", "river", frozenset({found[-1]}))] * 3, seed=0, n_resamples=50)
+    assert figures["hybrid+rerank_minus_hybrid_mrr_at_10"] == {"mean": 0.75, "low": 0.75, "high": 0.75}
+    assert figures["hybrid+rerank_minus_hybrid_recall_at_3"] == {"mean": 1.0, "low": 1.0, "high": 1.0}
+    unchanged = {"mean": 0.0, "low": 0.0, "high": 0.0}
+    assert figures["hybrid+rerank_minus_hybrid_recall_at_10"] == unchanged
+    assert figures["hybrid_minus_bm25_recall_at_10"] == unchanged
 
 
 def test_the_interval_of_equal_differences_has_no_width() -> None:
