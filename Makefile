@@ -1,4 +1,4 @@
-# make run     train the small shipped policy by self-play in generated worlds
+# make run     train a small shipped policy by self-play in generated worlds
 # make test    run the tests
 # make check   lint and type-check
 # Each of them first sets up .venv, next to this file, when it is missing or out of date.
@@ -9,6 +9,8 @@ PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
+# The arm reluctant-self-play of benchmarks/arms.toml.
+RUN := --model training/tiny/reluctant_02 --demanded-searches 3 --n-rounds 80
 PIP := $(PY) -m pip --disable-pip-version-check install --quiet
 EXTRAS := train,dense,rank-bm25,pettingzoo,serve,ingest,zim,dev
 
@@ -18,7 +20,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 .PHONY: run test test-slow test-ray check format wheel env real-model ray clean help
 
 run: $(READY)
-	$(PY) training/run_ssp.py $(ARGS)
+	$(PY) training/run_ssp.py $(RUN) $(ARGS)
 
 test: $(READY)
 	$(PY) -m pytest $(ARGS)

@@ -73,6 +73,7 @@ def _arm_figures(
     if arm.at == "start":
         return figures
     figures["seconds_per_round"] = round(fmean(r.wall_s / r.cell.n_rounds for r in own), 2)
+    figures["cpu_seconds_per_round"] = round(fmean(r.cpu_s / r.cell.n_rounds for r in own), 2)
     figures["last_rounds"] = _last_rounds(own)
     figures["alarms_in_runs"] = _alarms(own)
     figures["curve"] = {

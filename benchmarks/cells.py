@@ -1,7 +1,7 @@
 """Running cells: a few training processes at a time, each in a folder of its own, every one resumable.
 
 ``<work>/<key>/`` holds ``cell.json`` (the settings), ``run/`` (the run folder), ``log.txt``, ``attempts.jsonl``
-(seconds and commit of each process) and, once the run is complete, ``done.json``.
+(seconds, processor seconds and commit of each process) and, once the run is complete, ``done.json``.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A complete cell: its lines of ``metrics.jsonl``, the seconds it took, and the commits it was run at."""
+    """A complete cell: its lines of ``metrics.jsonl``, its seconds and processor seconds, the commits it was run at."""
 
     cell: Cell
     lines: tuple[dict[str, object], ...]
     wall_s: float
+    cpu_s: float
     commits: tuple[str, ...]
 
 
@@ -41,6 +42,15 @@ class _Running:
     process: subprocess.Popen[bytes]
     started: float
     commit: str
+    cpu_s: float = 0.0
+
+    def has_ended(self, flags: int = os.WNOHANG) -> bool:
+        """Return whether the process has ended; if so, note its exit code and processor time."""
+        pid, status, usage = os.wait4(self.process.pid, flags)
+        if pid:
+            self.process.returncode = os.waitstatus_to_exitcode(status)
+            self.cpu_s = usage.ru_utime + usage.ru_stime
+        return bool(pid)
 
 
 def read_result(work: Path, cell: Cell) -> Result | None:
@@ -51,7 +61,8 @@ def read_result(work: Path, cell: Cell) -> Result | None:
     lines = tuple(json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text("utf-8").splitlines())
     attempts = [json.loads(line) for line in (folder / "attempts.jsonl").read_text("utf-8").splitlines()]
     commits = tuple(sorted({str(attempt["commit"]) for attempt in attempts}))
-    return Result(cell, lines, sum(attempt["wall_s"] for attempt in attempts), commits)
+    wall_s, cpu_s = (sum(attempt[name] for attempt in attempts) for name in ("wall_s", "cpu_s"))
+    return Result(cell, lines, wall_s, cpu_s, commits)
 
 
 def run_cells(work: Path, cells: Sequence[Cell], *, n_processes: int, say: Say, script: Path = TRAIN) -> list[Cell]:
@@ -65,7 +76,7 @@ def run_cells(work: Path, cells: Sequence[Cell], *, n_processes: int, say: Say, 
             while waiting and len(running) < n_processes:
                 running.append(_start(work, waiting.pop(0), script))
             time.sleep(POLL_S)
-            for ended in [r for r in running if r.process.poll() is not None]:
+            for ended in [r for r in running if r.has_ended()]:
                 running.remove(ended)
                 wall_s = time.monotonic() - ended.started
                 if _end(work, ended, wall_s):
@@ -78,7 +89,7 @@ def run_cells(work: Path, cells: Sequence[Cell], *, n_processes: int, say: Say, 
         for run in running:
             run.process.send_signal(signal.SIGINT)
         for run in running:
-            run.process.wait()
+            run.has_ended(flags=0)
             _end(work, run, time.monotonic() - run.started)
         raise
     return failed
@@ -111,7 +122,8 @@ def _end(work: Path, ended: _Running, wall_s: float) -> bool:
     """Note the attempt; return whether the cell is complete now."""
     folder = work / ended.cell.key
     with open(folder / "attempts.jsonl", "a", encoding="utf-8") as file:
-        attempt = {"wall_s": round(wall_s, 1), "exit_code": ended.process.returncode, "commit": ended.commit}
+        took = {"wall_s": round(wall_s, 1), "cpu_s": round(ended.cpu_s, 2)}
+        attempt = {**took, "exit_code": ended.process.returncode, "commit": ended.commit}
         file.write(json.dumps(attempt) + "\n")
     metrics = folder / "run" / "metrics.jsonl"
     lines = [json.loads(line) for line in metrics.read_text("utf-8").splitlines()] if metrics.exists() else []

@@ -8,6 +8,7 @@ Runs are cached: start the command again to go on after an interruption, or with
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -153,4 +154,7 @@ def say(text: str) -> None:
 
 
 if __name__ == "__main__":
+    # Also when started in the background, where a shell ignores Ctrl-C for it and for the runs that inherit that.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     sys.exit(main())

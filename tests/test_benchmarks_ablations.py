@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -109,19 +110,32 @@ def test_every_arm_of_the_file_is_a_command_line_that_the_training_understands()
     for name in file.arms:
         asked = cell(file, name, 2)
         config = parse([*asked.flags, "--out", "x"])
+        if "model" in asked.settings:
+            model = ROOT / str(asked.settings["model"])
+            assert (model / "model.safetensors").exists() and config.prompt_set == "compact", name
         for field, value in asked.settings.items():
-            if field != "rule":
+            if field == "model":
+                assert getattr(config, field) == str(Path(str(value)).absolute()), name
+            elif field != "rule":
                 assert getattr(config, field) == (tuple(value) if isinstance(value, list) else value), (name, field)
         rules = complete(game_settings(config, world=0))["rules"]
         assert {k: rules[k] for k in asked.settings["rule"]} == asked.settings["rule"], name
 
 
-def test_the_arm_slow_self_play_is_the_default_of_the_training():
+def flags_of_make_run():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert "training/run_ssp.py $(RUN) $(ARGS)" in makefile
+    return next(line for line in makefile.splitlines() if line.startswith("RUN := ")).split()[2:]
+
+
+@pytest.mark.parametrize(("name", "flags"), [("slow-self-play", []), ("reluctant-self-play", flags_of_make_run())])
+def test_the_training_by_default_and_make_run_are_arms_of_the_file(name, flags, monkeypatch):
     from training.config import game_settings, resolved
     from training.run_ssp import parse
 
-    arm = resolved(parse([*cell(read_arms(FILE), "slow-self-play", 0).flags, "--out", "x"]))
-    default = resolved(parse(["--out", "x"]))
+    monkeypatch.chdir(ROOT)
+    arm = resolved(parse([*cell(read_arms(FILE), name, 0).flags, "--out", "x"]))
+    default = resolved(parse([*flags, "--out", "x"]))
     differing = {name for name in to_json(arm) if getattr(arm, name) != getattr(default, name)}
     assert differing == {"checkpoint_every", "eval_samples", "keep_checkpoints", "rule", "threads"}
     assert complete(game_settings(arm, world=0))["rules"] == complete(game_settings(default, world=0))["rules"]
@@ -193,7 +207,7 @@ def test_failed_runs_are_told_and_resumed_and_complete_ones_are_not_run_again(sm
     assert failed == [] and len(said) == 2
     results = [read_result(work, c) for c in cells]
     assert [line["round"] for line in results[2].lines] == [0, 1, 2]
-    assert results[2].wall_s > 0 and len(results[2].commits) == 1
+    assert results[2].wall_s > 0 and results[2].cpu_s > 0 and len(results[2].commits) == 1
     assert run(file, work, script)[2] == []
 
 
@@ -213,7 +227,7 @@ def result(seed: int, *, gain: float, alarm: bool = False) -> Result:
             lines[-1] |= {"valid_rate": 0.5, "quality/precision": None if n == 10 else 0.8, "proposer_reward": 0.1}
     if alarm:
         lines[1]["collapse/entropy"] = 9.0
-    return Result(Cell(f"c{seed}", seed, {"n_rounds": 20}), tuple(lines), 40.0, ("abc",))
+    return Result(Cell(f"c{seed}", seed, {"n_rounds": 20}), tuple(lines), 40.0, 30.0, ("abc",))
 
 
 def test_figures_are_per_seed_means_paired_by_seed(small):
@@ -274,7 +288,8 @@ def test_seeds_that_make_no_sense_are_refused(text):
 def test_the_learning_curve_is_drawn_from_finished_runs_or_refused(small, tmp_path, capsys):
     script, work = tmp_path / "train.py", tmp_path / "work"
     script.write_text(SCRIPT)
-    flags = ["--arm", "play", "--file", str(small), "--work", str(work), "--output", str(tmp_path / "curve")]
+    flags = ["--arm", "play", "--beside", "other", "--file", str(small)]
+    flags += ["--work", str(work), "--output", str(tmp_path / "curve")]
     assert learning_curve.main(flags) == 2
     assert "got none for seeds [0, 1]" in capsys.readouterr().err
     for _ in range(2):

@@ -36,9 +36,20 @@ def test_an_impatient_expert_often_gives_up_after_its_first_search_and_is_right_
     assert accuracy("2-hop", ExpertAgent(patience=1.0)) > accuracy("2-hop", impatient)
 
 
-def test_a_patience_that_is_no_share_is_refused():
+@pytest.mark.parametrize("name", ["patience", "proposer_patience"])
+def test_a_patience_that_is_no_share_is_refused(name):
     with pytest.raises(ValueError, match=r"patience in 0 \.\. 1"):
-        ExpertAgent(patience=1.5)
+        ExpertAgent(**{name: 1.5})
+
+
+@pytest.mark.parametrize("patience, least, most", [(0.0, 0.0, 0.0), (0.3, 0.15, 0.45), (1.0, 0.8, 1.0)])
+def test_an_impatient_proposer_asks_after_fewer_searches_than_it_was_told_to_make(patience, least, most):
+    seeds = WORLD.seeds(80, np.random.default_rng(0), n_searches=(3,))
+    records = play(ExpertAgent(proposer_patience=patience), "proposer", seeds, TOOL, sampling=Sampling())
+    n_searches = np.array([len(record.queries) for record in records])
+    assert least <= np.mean(n_searches > 1) <= most and n_searches.max() <= 3
+    hops = [WORLD.oracle.n_hops(record.final or "") for record in records]
+    assert np.mean(hops == n_searches) >= (0.7 if patience < 1 else 0.3)
 
 
 @pytest.mark.parametrize("prompt_set", ["compact", "paper"])

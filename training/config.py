@@ -17,7 +17,7 @@ from ssp_env.errors import ConfigError
 from ssp_env.presets import rules
 from training.advantages import ESTIMATORS, Aggregation
 from training.presets import OPTIMIZERS, OptimizerPreset
-from training.update import Updates, UpdateSettings
+from training.update import Schedule, Updates, UpdateSettings
 
 SHIPPED_MODEL = str(Path(__file__).resolve().parent / "tiny" / "weights")
 
@@ -52,7 +52,7 @@ class RunConfig:
     index_dir: str | None = None
     """Folder for indexes; None: beside the corpus."""
     prompt_set: str | None = None
-    """Prompts: paper, worked (examples, for small models) or compact (for the shipped policy)."""
+    """Prompts: paper, worked (examples, for small models) or compact (for the shipped policies)."""
     max_context: int | None = None
     """Longest episode in tokens; None: what the model allows."""
     max_new_tokens: int = 48
@@ -91,6 +91,8 @@ class RunConfig:
     """Preset of the settings below: for the shipped policy, or after the paper or its released code."""
     lr: float | None = None
     """Learning rate of AdamW."""
+    lr_schedule: Schedule = "constant"
+    """What the learning rate does after the warm-up: stay, or fall to 0 at the last round along a line or a cosine."""
     warmup_steps: int | None = None
     """Optimiser steps of linear warm-up."""
     weight_decay: float | None = None
@@ -166,13 +168,10 @@ def resolved(config: RunConfig) -> RunConfig:
     preset = OPTIMIZERS[config.optimizer]
     given = {f.name: getattr(config, f.name) for f in fields(OptimizerPreset)}
     changes: dict[str, object] = {name: getattr(preset, name) for name, value in given.items() if value is None}
-    worlds = not config.corpus
-    if config.prompt_set is None:
-        changes["prompt_set"] = "compact" if config.model == SHIPPED_MODEL else "paper"
-    if config.rules is None:
-        changes["rules"] = "world" if worlds else "paper"
-    if config.reader is None:
-        changes["reader"] = "oracle" if worlds else "policy"
+    is_tiny = Path(config.model).expanduser().absolute().parent == Path(SHIPPED_MODEL).parent
+    defaults = {"rules": "paper", "reader": "policy"} if config.corpus else {"rules": "world", "reader": "oracle"}
+    defaults["prompt_set"] = "compact" if is_tiny else "paper"
+    changes |= {name: value for name, value in defaults.items() if getattr(config, name) is None}
     for name in ("out", "model", "seeds", "pool_tasks", "eval_tasks", "index_dir"):
         if (value := getattr(config, name)) is not None:
             changes[name] = str(Path(value).expanduser().absolute())
@@ -240,6 +239,7 @@ def update_settings(config: RunConfig, output_dir: Path) -> UpdateSettings:
         n_rounds=config.n_rounds,
         updates="joint" if config.updates == "joint" else order,
         lr=config.lr or 0.0,
+        lr_schedule=config.lr_schedule,
         warmup_steps=config.warmup_steps or 0,
         weight_decay=config.weight_decay or 0.0,
         beta=config.beta or 0.0,

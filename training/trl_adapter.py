@@ -196,12 +196,18 @@ def _trimmed(
     return part
 
 
+def _scheduler(settings: UpdateSettings) -> str:
+    """Return transformers' name of the schedule; its constant one knows no warm-up."""
+    constant = settings.lr_schedule == "constant"
+    return "constant_with_warmup" if constant and settings.warmup_steps else settings.lr_schedule
+
+
 def _grpo_config(settings: UpdateSettings) -> GRPOConfig:
     return GRPOConfig(
         output_dir=str(settings.output_dir),
         max_steps=settings.n_rounds * len(UPDATES[settings.updates]),
         learning_rate=settings.lr,
-        lr_scheduler_type="constant_with_warmup" if settings.warmup_steps else "constant",
+        lr_scheduler_type=_scheduler(settings),
         warmup_steps=settings.warmup_steps,
         weight_decay=settings.weight_decay,
         max_grad_norm=settings.max_grad_norm,

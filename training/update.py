@@ -12,6 +12,7 @@ from ssp_env.types import RoleName
 from training.rows import TrainingRow
 
 Updates = Literal["joint", "solver_first", "proposer_first"]
+Schedule = Literal["constant", "linear", "cosine"]
 UPDATES: dict[Updates, tuple[tuple[RoleName, ...], ...]] = {
     "joint": (("proposer", "solver"),),
     "solver_first": (("solver",), ("proposer",)),
@@ -59,7 +60,8 @@ class UpdateSettings:
         output_dir: Where transformers writes a checkpoint before it is published.
         n_rounds: Rounds to play, including those before a resume.
         updates: One optimiser step a round on both roles, or one for each role in this order.
-        lr: Learning rate, constant after ``warmup_steps`` optimiser steps.
+        lr: Highest learning rate, reached after ``warmup_steps`` optimiser steps.
+        lr_schedule: Whether it stays there or falls to 0 at the last round.
         warmup_steps: Steps of linear warm-up.
         weight_decay: AdamW weight decay.
         max_grad_norm: Gradient clipping.
@@ -75,6 +77,7 @@ class UpdateSettings:
     n_rounds: int
     updates: Updates = "joint"
     lr: float = 1e-6
+    lr_schedule: Schedule = "constant"
     warmup_steps: int = 0
     weight_decay: float = 0.0
     max_grad_norm: float = 1.0

@@ -40,7 +40,13 @@ class ExpertAgent:
     """Plays whatever role the prompt asks for, by script (an ``Agent``)."""
 
     def __init__(
-        self, *, seed: int = 0, max_hops: int = 8, max_searches: int = 12, patience: float | None = None
+        self,
+        *,
+        seed: int = 0,
+        max_hops: int = 8,
+        max_searches: int = 12,
+        patience: float | None = None,
+        proposer_patience: float | None = None,
     ) -> None:
         """Set the seed and the skill.
 
@@ -51,16 +57,20 @@ class ExpertAgent:
             patience: Mean probability that a solver who has searched in vain or has one more fact to find searches
                 again instead of giving up; it differs by up to ``PATIENCE_SPREAD`` between the kinds of fact to be
                 found. None: the solver always goes on.
+            proposer_patience: Probability, after each search, that a proposer who owes further ones makes them instead
+                of asking about what it has seen. None: it makes as many as it was told.
 
         Raises:
-            ValueError: If the patience is not in 0 .. 1.
+            ValueError: If a patience is not in 0 .. 1.
         """
-        if patience is not None and not 0 <= patience <= 1:
-            raise ValueError(f"expected a patience in 0 .. 1, or None, got {patience!r}")
+        for given in (patience, proposer_patience):
+            if given is not None and not 0 <= given <= 1:
+                raise ValueError(f"expected a patience in 0 .. 1, or None, got {given!r}")
         self._seed = seed
         self._max_hops = max_hops
         self._max_searches = max_searches
         self._patience = patience
+        self._proposer_patience = proposer_patience
 
     def complete(self, conversations: Sequence[Conversation], *, sampling: Sampling) -> list[Completion]:
         """Return one completion per conversation, in order; temperature and length limits do not apply."""
@@ -74,6 +84,8 @@ class ExpertAgent:
         rng = _rng(f"{self._seed} {seed} {prompt} {queries} {len(conversation.turns)}")
         if n_searches.isdigit() and answer:
             links = min(int(n_searches), self._max_hops)
+            if queries and self._proposer_patience is not None and rng.random() >= self._proposer_patience:
+                links = min(links, len(queries))
             return _propose(answer.lower(), links, queries, ShownFacts(seen), rng)
         question = parse(_line("question", prompt))
         if question is None or n_clauses(question) > self._max_hops:

@@ -85,9 +85,19 @@ def plain_step(model, scored, *, reference=None, beta=0.0, lr=1e-2, old=None, cl
     return loss.item(), norm.item()
 
 
-def assert_same_weights(first, second):
+def assert_same_weights(first, second, *, lr=1e-2):
+    """Compare weights after a step; ``second`` holds its last gradient.
+
+    The first step of Adam is the learning rate times the gradient's sign, and the sign of a gradient that is all
+    rounding differs between processors: those few weights need to be within one step to either side only.
+    """
+    n = n_rounding = 0
     for (name, a), (_, b) in zip(first.named_parameters(), second.named_parameters(), strict=True):
-        torch.testing.assert_close(a, b, atol=2e-5, rtol=0, msg=name)
+        rounding = torch.zeros_like(b, dtype=torch.bool) if b.grad is None else (b.grad != 0) & (b.grad.abs() < 1e-6)
+        torch.testing.assert_close(a[~rounding], b[~rounding], atol=2e-5, rtol=0, msg=name)
+        torch.testing.assert_close(a[rounding], b[rounding], atol=2.1 * lr, rtol=0, msg=name)
+        n, n_rounding = n + b.numel(), n_rounding + int(rounding.sum())
+    assert n_rounding <= 0.03 * n
 
 
 @pytest.mark.parametrize("max_batch_tokens", [1, 20, 10_000])
@@ -170,6 +180,22 @@ def test_checkpoints_are_complete_when_published_and_resume_exactly(tmp_path):
     rest.train(resume_from_checkpoint=str(tmp_path / "parts" / "checkpoint-2"))
     for a, b in zip(whole.model.parameters(), rest.model.parameters(), strict=True):
         assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize(
+    "schedule, n_warmup, expected",
+    [
+        ("constant", 0, [1, 1, 1, 1]),
+        ("constant", 2, [0, 0.5, 1, 1]),
+        ("linear", 0, [1, 0.75, 0.5, 0.25]),
+        ("cosine", 0, [1, 0.853553, 0.5, 0.146447]),
+    ],
+)
+def test_the_learning_rate_stays_or_falls_to_zero_at_the_last_round(tmp_path, schedule, n_warmup, expected):
+    driver = FixedRounds(ROWS)
+    trained(tmp_path, driver, n_rounds=4, lr_schedule=schedule, warmup_steps=n_warmup)
+    rates = [metrics["learning_rate"] for metrics in driver.metrics]
+    assert rates == pytest.approx([1e-2 * share for share in expected], abs=1e-6)
 
 
 def test_a_driver_can_stop_training(tmp_path):

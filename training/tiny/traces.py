@@ -44,6 +44,7 @@ class Mix:
 
     ``patience`` is that of the solving expert: where one search is not enough it often gives up instead of searching
     again. So the policy knows how to chain searches and seldom does it: that is left for reinforcement learning.
+    ``proposer_patience`` is the same for the proposing expert; None: it searches as often as it was told.
     """
 
     solver: Mapping[str, int]
@@ -51,6 +52,7 @@ class Mix:
     reader: Mapping[str, int]
     drills: int
     patience: float
+    proposer_patience: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +158,7 @@ def world_traces(world: World, mix: Mix, tokenizer: PreTrainedTokenizerFast, rng
     passages that do not matter, as the later searches of an episode need it.
     """
     tool = world_tool(world)
-    expert = ExpertAgent(seed=int(rng.integers(2**31)))
+    expert = ExpertAgent(seed=int(rng.integers(2**31)), proposer_patience=mix.proposer_patience)
     solver = ExpertAgent(seed=int(rng.integers(2**31)), patience=mix.patience)
     episodes = [*_solves(world, mix, solver, tool, rng), *_proposals(world, mix, expert, tool, rng)]
     episodes += _readings(world, mix, expert, tool, rng)
@@ -191,22 +193,23 @@ def _solves(
 def _proposals(
     world: World, mix: Mix, expert: ExpertAgent, tool: SearchTool, rng: np.random.Generator
 ) -> Iterator[Trajectory]:
-    """Play twice the demanded number and keep questions with the right answer and the demanded depth."""
+    """Keep questions with the right answer and the demanded depth, or that of the searches of an impatient expert."""
     for n_searches, n in mix.proposer.items():
         if not n:
             continue
         seeds = world.seeds(min(4 * n, 100), rng, n_searches=(n_searches,))
         kept = 0
         for record in play(expert, "proposer", seeds, tool, sampling=Sampling()):
-            if kept < n and isinstance(record.item, Seed) and _is_good(world, record.item, record):
+            if kept < n and isinstance(record.item, Seed) and _is_good(world, mix, record.item, record):
                 kept += 1
                 yield record
 
 
-def _is_good(world: World, seed: Seed, record: Trajectory) -> bool:
-    question = record.final or ""
+def _is_good(world: World, mix: Mix, seed: Seed, record: Trajectory) -> bool:
+    question, n_searches = record.final or "", len(record.queries)
     right = world.oracle.answers(question) == (seed.answer.lower(),)
-    return right and world.oracle.n_hops(question) == seed.n_searches == len(record.queries)
+    as_told = n_searches == seed.n_searches or mix.proposer_patience is not None
+    return right and as_told and world.oracle.n_hops(question) == n_searches
 
 
 def with_noise(

@@ -16,7 +16,7 @@ import os
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,6 +50,10 @@ class WarmStartConfig:
 
     output: Path = WEIGHTS
     """Folder for weights, tokenizer and card."""
+    start: Path | None = None
+    """Folder of weights to go on from; None: new ones."""
+    proposer_patience: float | None = None
+    """Probability, after each search, that the proposing expert makes one more of those it was told to make."""
     seed: int = 0
     """Decides initial weights, traces and their order."""
     n_repeat_batches: int = 500
@@ -95,14 +99,28 @@ def build_model(tokenizer: PreTrainedTokenizerFast, *, seed: int) -> PreTrainedM
     return LlamaForCausalLM(config)
 
 
+def load(folder: Path) -> PreTrainedModel:
+    """Return the policy of a folder, in float32."""
+    import torch
+    from transformers import LlamaForCausalLM
+
+    return LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="sdpa")
+
+
+def mix_of(config: WarmStartConfig) -> Mix:
+    """Return the traces of one world."""
+    return replace(MIX, proposer_patience=config.proposer_patience)
+
+
 def batches(config: WarmStartConfig, tokenizer: PreTrainedTokenizerFast) -> Iterator[list[Trace]]:
     """Yield batches of traces of about the same length, from ever new worlds."""
     rng = np.random.default_rng(config.seed)
+    mix = mix_of(config)
     world_seed = FIRST_WORLD
     while True:
         traces: list[Trace] = []
         while len(traces) < 16 * config.batch_size:
-            traces += world_traces(World(WorldConfig(seed=world_seed)), MIX, tokenizer, rng)
+            traces += world_traces(World(WorldConfig(seed=world_seed)), mix, tokenizer, rng)
             world_seed += 1
         traces = sorted(traces[: 16 * config.batch_size], key=lambda trace: len(trace.ids))
         for k in rng.permutation(16):
@@ -191,12 +209,13 @@ def save(
     model.to(torch.float16).save_pretrained(config.output)
     tokenizer.save_pretrained(config.output)
     settings = {key: value for key, value in asdict(config).items() if key != "output"}
+    settings["start"] = config.start and config.start.as_posix()
     usual = asdict(WarmStartConfig())
     flags = [f"--{key.replace('_', '-')} {value}" for key, value in settings.items() if value != usual[key]]
     card = {
         "command": " ".join(["python", "training/tiny/warm_start.py", *flags]),
         "config": settings,
-        "mix": asdict(MIX),
+        "mix": asdict(mix_of(config)),
         **figures,
     }
     partial = config.output / f"{CARD}.partial"
@@ -211,7 +230,7 @@ def main(config: WarmStartConfig) -> None:
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=Path(__file__).parent)
     torch.set_num_threads(config.threads)
     tokenizer = build_tokenizer()
-    model = build_model(tokenizer, seed=config.seed)
+    model = load(config.start) if config.start else build_model(tokenizer, seed=config.seed)
     n_parameters = sum(parameter.numel() for parameter in model.parameters())
     print(f"{n_parameters} parameters, {len(tokenizer)} words")
     start = time.monotonic()
