@@ -89,7 +89,7 @@ def test_depth_must_be_positive() -> None:
         RerankRetriever(FakeRetriever(), Recorder(), depth=0)
 
 
-def save_cross_encoder(folder: Path, *, n_outputs: int = 1) -> str:
+def save_cross_encoder(folder: Path, *, n_outputs: int = 1, scale: float = 1.0) -> str:
     """Save a tiny untrained cross-encoder over the words of the small corpus."""
     transformers = pytest.importorskip("transformers")
     pytest.importorskip("sentence_transformers")
@@ -102,7 +102,9 @@ def save_cross_encoder(folder: Path, *, n_outputs: int = 1) -> str:
     torch.manual_seed(0)
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
     config = transformers.BertConfig(vocab_size=len(tokens), num_labels=n_outputs, initializer_range=1.0, **sizes)
-    transformers.BertForSequenceClassification(config).save_pretrained(folder)
+    model = transformers.BertForSequenceClassification(config)
+    model.classifier.weight.data.mul_(scale)
+    model.save_pretrained(folder)
     transformers.BertTokenizer(vocab={token: n for n, token in enumerate(tokens)}).save_pretrained(folder)
     return str(folder)
 
@@ -117,6 +119,18 @@ def test_a_cross_encoder_reranks_from_plain_settings_in_any_batch_and_after_pick
     assert len({result.score for result in found[2]}) > 1
     assert [r.score for r in found[2]] == sorted((r.score for r in found[2]), reverse=True)
     assert pickle.loads(pickle.dumps(retriever)).search(queries, 3) == found
+
+
+def test_passages_of_large_scores_keep_their_order(tmp_path: Path) -> None:
+    corpus = small_corpus()
+    pairs = [("capital of France", corpus.at(n).text) for n in range(len(corpus))]
+    small, large = (
+        CrossEncoderScorer(save_cross_encoder(tmp_path / name, scale=scale)).score(pairs)
+        for name, scale in (("small", 1.0), ("large", 100.0))
+    )
+    assert np.abs(large).max() > 50
+    assert len({*large.round(4).tolist()}) == len({*small.round(4).tolist()}) > 1
+    assert large.argsort(kind="stable").tolist() == small.argsort(kind="stable").tolist()
 
 
 def test_a_model_with_several_outputs_is_refused(tmp_path: Path) -> None:
