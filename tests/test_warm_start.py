@@ -124,15 +124,34 @@ def test_the_warm_start_writes_a_loadable_policy_and_its_card_last(tmp_path):
     assert not list(config.output.glob("*.partial"))
 
 
+def test_the_warm_start_goes_on_from_given_weights_and_refuses_other_folders(tmp_path):
+    config = WarmStartConfig(
+        start=WEIGHTS, proposer_patience=0.5, output=tmp_path / "out", n_repeat_batches=0, n_batches=1, batch_size=2,
+        lr=1e-5, n_tasks=4, threads=1,
+    )  # fmt: skip
+    main(config)
+    card = json.loads((config.output / CARD).read_text(encoding="utf-8"))
+    assert card["mix"]["proposer_patience"] == 0.5 and card["config"]["start"] == WEIGHTS.as_posix()
+    before, after = (HFAgent.from_path(folder).model.state_dict() for folder in (WEIGHTS, config.output))
+    moved = max((before[name] - after[name]).abs().max().item() for name in before)
+    assert 0 < moved < 1e-3
+    with pytest.raises(SystemExit, match="check the path"):
+        main(replace(config, start=tmp_path))
+
+
 def test_training_worlds_are_neither_self_play_nor_held_out_worlds():
     assert warm_start.FIRST_WORLD >= 100_000
     assert MIX.patience < 0.5, "longer questions must leave something to learn"
 
 
-def test_the_shipped_weights_are_small_and_match_their_card():
-    card = json.loads((WEIGHTS / CARD).read_text(encoding="utf-8"))
-    agent = HFAgent.from_path(WEIGHTS)
-    assert sum(path.stat().st_size for path in WEIGHTS.iterdir()) < 1_000_000
+@pytest.mark.parametrize(("name", "patience"), [("weights", None), ("reluctant_02", 0.02), ("reluctant_06", 0.06)])
+def test_the_shipped_weights_are_small_and_match_their_card(name, patience):
+    folder = WEIGHTS.parent / name
+    card = json.loads((folder / CARD).read_text(encoding="utf-8"))
+    agent = HFAgent.from_path(folder)
+    assert card["mix"].get("proposer_patience") == patience
+    assert (card["start"]["proposals with 2 searches"]["searches"] > 0.5) == (patience is None)
+    assert sum(path.stat().st_size for path in folder.iterdir()) < 1_000_000
     assert agent.model.num_parameters() == card["n_parameters"]
     assert agent.tokenizer.get_vocab() == TOKENIZER.get_vocab()
     assert agent.tokenizer.chat_template == TOKENIZER.chat_template

@@ -101,6 +101,8 @@ def build_model(tokenizer: PreTrainedTokenizerFast, *, seed: int) -> PreTrainedM
 
 def load(folder: Path) -> PreTrainedModel:
     """Return the policy of a folder, in float32."""
+    if not (folder / "config.json").is_file():
+        raise SystemExit(f"expected the folder of a policy as --start, got {str(folder)!r}; check the path")
     import torch
     from transformers import LlamaForCausalLM
 
