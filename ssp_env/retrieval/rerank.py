@@ -75,7 +75,6 @@ class CrossEncoderScorer:
             raise ConfigError(f"expected the folder of a cross-encoder as 'model', got {str(model)!r}; check the path")
         try:
             from sentence_transformers import CrossEncoder
-            from torch.nn import Identity
         except ImportError as error:
             message = f"expected sentence-transformers, got {error}; install it: pip install 'ssp-env[dense]'"
             raise ImportError(message) from error
@@ -83,7 +82,6 @@ class CrossEncoderScorer:
         if self._model.num_labels != 1:
             raise ConfigError(f"expected a model with one output, got {self._model.num_labels}; pass a reranker")
         self._batch_size = batch_size
-        self._activation = Identity()
         self._arguments = (folder.absolute(), device, batch_size)
 
     def __reduce__(self) -> tuple[Callable[[Path, str, int], CrossEncoderScorer], tuple[Path, str, int]]:
@@ -94,9 +92,13 @@ class CrossEncoderScorer:
         """Return the model's output for each pair, without a sigmoid, which would make the best and the worst equal."""
         clean = [tuple(text.encode("utf-8", "replace").decode("utf-8") for text in pair) for pair in pairs]
         scores: Scores = self._model.predict(
-            clean, batch_size=self._batch_size, activation_fn=self._activation, show_progress_bar=False
+            clean, batch_size=self._batch_size, activation_fn=_unchanged, show_progress_bar=False
         )
         return scores
+
+
+def _unchanged(logits: object) -> object:
+    return logits
 
 
 class RerankRetriever:
