@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +43,12 @@ class CrossEncoder:
         assert Path(folder, "config.json").is_file()
 
     def predict(
-        self, pairs: Sequence[tuple[str, str]], *, batch_size: int, show_progress_bar: bool
+        self,
+        pairs: Sequence[tuple[str, str]],
+        *,
+        batch_size: int,
+        activation_fn: Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float32]],
+        show_progress_bar: bool,
     ) -> npt.NDArray[np.float32]:
-        return np.array([len({*words(query)} & {*words(text)}) for query, text in pairs], np.float32)
+        shared = [len({*words(query)} & {*words(text)}) for query, text in pairs]
+        return activation_fn(np.array(shared, np.float32))
