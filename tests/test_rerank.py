@@ -129,8 +129,8 @@ def test_passages_of_large_scores_keep_their_order(tmp_path: Path) -> None:
         for name, scale in (("small", 1.0), ("large", 100.0))
     )
     assert np.abs(large).max() > 50
-    assert len({*large.round(4).tolist()}) == len({*small.round(4).tolist()}) > 1
-    assert large.argsort(kind="stable").tolist() == small.argsort(kind="stable").tolist()
+    assert len({*small.round(2).tolist()}) > 1
+    np.testing.assert_allclose(large, 100 * small, rtol=1e-4)
 
 
 def test_a_model_with_several_outputs_is_refused(tmp_path: Path) -> None:
