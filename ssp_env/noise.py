@@ -39,7 +39,7 @@ def passage_noise(
 ) -> list[Passage]:
     """Return up to ``n_noise`` single passages: of ``first``, then of the others' evidence, then of the corpus."""
     candidates = chain(first, _evidence_of(others, rng), _random_passages(game, rng))
-    return list(islice(_noise(candidates, trajectory), game.rules.n_noise))
+    return list(islice(without_answer(candidates, trajectory), game.rules.n_noise))
 
 
 def shuffled(passages: Sequence[Passage], rng: np.random.Generator) -> tuple[Passage, ...]:
@@ -54,13 +54,13 @@ def _with_bundles(
     for i in rng.permutation(len(others)):
         if len(bundles) > game.rules.n_noise:
             break
-        if bundle := tuple(_noise(others[i].evidence, trajectory)):
+        if bundle := tuple(without_answer(others[i].evidence, trajectory)):
             bundles.append(bundle)
     ordered = chain.from_iterable(bundles[i] for i in rng.permutation(len(bundles)))
     return tuple({p.id: p for p in ordered}.values())
 
 
-def _noise(passages: Iterable[Passage], trajectory: Trajectory) -> Iterator[Passage]:
+def without_answer(passages: Iterable[Passage], trajectory: Trajectory) -> Iterator[Passage]:
     """Yield the distinct passages that are neither evidence of the proposal nor contain its answer."""
     if not isinstance(trajectory.item, Seed):
         raise TypeError(f"expected a proposer's trajectory, got one of role {trajectory.role!r}")

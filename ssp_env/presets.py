@@ -41,9 +41,12 @@ class GameRules:
         chain: What makes a question pseudo multi-hop and rejects it: nothing (``any``); a correct answer without one of
             its searches, from what the others found (``searches``); a correct answer from one passage fewer than the
             searches demanded (``passages``).
-        n_unique_probes: Further readings over the evidence in another order, mixed with what a search for the question
-            itself finds; any answer but the seed's rejects.
+        n_unique_probes: Further readings over the evidence in another order, mixed with rivals, which are what searches
+            for the question and the proposer's queries find; any answer but the seed's rejects.
         ask_for_all: Whether one further reading is asked for all answers; a second answer rejects.
+        n_rivals: Most rivals that this reading is shown; 0: ``n_noise`` of them, made up with noise.
+        rival_hops: Steps of the search for rivals, 3 at most; each after the first searches for the titles of what was
+            found so far, which brings up second answers that are several hops away.
         n_solves: Solver episodes per task.
         max_turns: Completions per episode.
         top_k: Passages per search, 100 at most.
@@ -72,6 +75,8 @@ class GameRules:
     chain: Literal["any", "searches", "passages"] = "any"
     n_unique_probes: int = 0
     ask_for_all: bool = False
+    n_rivals: int = 0
+    rival_hops: int = 1
     n_solves: int = 5
     max_turns: int = 10
     top_k: int = 3
@@ -99,15 +104,27 @@ class GameRules:
                 raise ConfigError(f"expected {name} to be true or false, got {value!r}; correct it")
         if not _is_finite(self.invalid_reward):
             raise ConfigError(f"expected a finite invalid_reward, got {self.invalid_reward!r}; correct it")
+        self._check_together()
+
+    def _check_together(self) -> None:
         if self.max_chars < self.min_chars:
             raise ConfigError(f"expected max_chars of at least min_chars, got {self.max_chars!r}; raise it")
         if self.probes and not self.gate:
             raise ConfigError("expected gate=true for rules that probe questions, got gate=False; switch the gate on")
 
+        if (self.n_rivals and not self.ask_for_all) or (self.rival_hops > 1 and not self.looks_for_rivals):
+            got = f"n_rivals={self.n_rivals} and rival_hops={self.rival_hops}"
+            raise ConfigError(f"expected ask_for_all=true for rules about rivals, got {got} without; switch it on")
+
+    @property
+    def looks_for_rivals(self) -> bool:
+        """Whether other answers to a question are looked for."""
+        return self.n_unique_probes > 0 or self.ask_for_all
+
     @property
     def probes(self) -> bool:
         """Whether questions that passed the gate are read again."""
-        return self.closed_book_probe or self.chain != "any" or self.n_unique_probes > 0 or self.ask_for_all
+        return self.closed_book_probe or self.chain != "any" or self.looks_for_rivals
 
 
 _CHOICES: dict[str, Collection[str]] = {
@@ -120,12 +137,12 @@ _CHOICES: dict[str, Collection[str]] = {
     "update_order": ("solver_first", "proposer_first"),
 }
 _LEAST = {
-    **dict.fromkeys(("min_chars", "min_words", "min_searches", "n_noise", "n_unique_probes", "max_resamples"), 0),
-    **dict.fromkeys(("max_chars", "n_solves", "max_turns", "top_k", "reset_every"), 1),
+    **dict.fromkeys(
+        ("min_chars", "min_words", "min_searches", "n_noise", "n_unique_probes", "n_rivals", "max_resamples"), 0
+    ),
+    **dict.fromkeys(("max_chars", "n_solves", "max_turns", "top_k", "reset_every", "rival_hops"), 1),
 }
-
-
-_MOST = {"top_k": MAX_TOP_K}
+_MOST = {"top_k": MAX_TOP_K, "rival_hops": 3}
 
 
 def _is_finite(value: object) -> bool:

@@ -4,23 +4,23 @@ They close holes that the published gate leaves open: a question that needs no p
 needs fewer passages than were searched for (``not_multi_hop``), and one with several answers (``not_unique``). Every
 reading is of the same reader and judged by the same judge as the gate's. An outage is ``failed``, as in the gate.
 
-Not covered: second answers that no search for the question or for the proposer's queries brings up.
+Where other answers are looked for, and which are not found, is described in ``rivals``.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import chain, combinations, zip_longest
+from dataclasses import dataclass, replace
+from itertools import combinations, islice
 from math import comb
 from typing import Literal
 
 import numpy as np
 
-from ssp_env.errors import ConfigError, RetrievalError
 from ssp_env.game import Game
-from ssp_env.noise import passage_noise, shuffled
+from ssp_env.noise import passage_noise, shuffled, without_answer
+from ssp_env.rivals import Proposal, find_rivals
 from ssp_env.rules import proposed_question
 from ssp_env.types import (
     JudgeCase,
@@ -36,10 +36,7 @@ from ssp_env.types import (
 
 MAX_SUBSETS = 64
 """Most sets of passages that the rule ``chain="passages"`` tries for one question; more are drawn at random."""
-N_RIVALS = 10
-"""Passages that are fetched per query in the search for other answers."""
 
-Proposal = tuple[Game, Trajectory]
 Read = Callable[[Sequence[tuple[Game, ReadingCase]]], list[Reading]]
 
 
@@ -72,7 +69,7 @@ def probe(
     Raises:
         ConfigError: If a game has no retriever and its rules ask for other answers.
     """
-    rivals = _rivals(proposals)
+    rivals = find_rivals(proposals)
     asked: list[tuple[int, Probe]] = []
     for i, ((game, trajectory), found, rest, rng) in enumerate(zip(proposals, rivals, others, rngs, strict=True)):
         if not isinstance(found, str):
@@ -95,9 +92,9 @@ def _probes(
 ) -> Iterator[Probe]:
     question, rules = proposed_question(trajectory), game.rules
 
-    def case(evidence: Sequence[Passage], first: Iterable[Passage] = (), *, ask_for_all: bool = False) -> ReadingCase:
+    def case(evidence: Sequence[Passage], first: Iterable[Passage] = ()) -> ReadingCase:
         noise = passage_noise(game, trajectory, others, rng, first=first)
-        return ReadingCase(question, shuffled([*evidence, *noise], rng), ask_for_all)
+        return ReadingCase(question, shuffled([*evidence, *noise], rng))
 
     if rules.closed_book_probe:
         yield Probe(case(()), "correct", "closed_book")
@@ -107,7 +104,17 @@ def _probes(
         turned = [*rivals[i * rules.n_noise :], *rivals[: i * rules.n_noise]]
         yield Probe(case(trajectory.evidence, turned), "wrong", "not_unique")
     if rules.ask_for_all:
-        yield Probe(case(trajectory.evidence, rivals, ask_for_all=True), "wrong", "not_unique")
+        asking = (
+            case(trajectory.evidence, rivals) if not rules.n_rivals else _over_rivals(game, trajectory, rivals, rng)
+        )
+        yield Probe(replace(asking, ask_for_all=True), "wrong", "not_unique")
+
+
+def _over_rivals(
+    game: Game, trajectory: Trajectory, rivals: Sequence[Passage], rng: np.random.Generator
+) -> ReadingCase:
+    shown = islice(without_answer(rivals, trajectory), game.rules.n_rivals)
+    return ReadingCase(proposed_question(trajectory), shuffled([*trajectory.evidence, *shown], rng))
 
 
 def _parts(game: Game, trajectory: Trajectory, rng: np.random.Generator) -> list[list[Passage]]:
@@ -125,37 +132,6 @@ def _parts(game: Game, trajectory: Trajectory, rng: np.random.Generator) -> list
         return [list(part) for part in combinations(evidence, size)]
     drawn = {tuple(sorted(rng.permutation(len(evidence))[:size].tolist())) for _ in range(MAX_SUBSETS)}
     return [[evidence[i] for i in part] for part in sorted(drawn)]
-
-
-def _rivals(proposals: Sequence[Proposal]) -> list[list[Passage] | str]:
-    """Return, for each proposal, passages that may hold another answer, best first, or what broke the search.
-
-    They are what the question and then the proposer's queries find, one passage of each in turn; one retrieval call
-    per retriever. Empty where no rule asks for them.
-    """
-    rivals: dict[int, list[Passage] | str] = {}
-    by_retriever: dict[int, list[int]] = {}
-    for i, (game, _) in enumerate(proposals):
-        if not (game.rules.n_unique_probes or game.rules.ask_for_all):
-            rivals[i] = []
-            continue
-        if game.retriever is None:
-            raise ConfigError("expected a retriever for the uniqueness probes, got a game without; give Game one")
-        by_retriever.setdefault(id(game.retriever), []).append(i)
-    for members in by_retriever.values():
-        queries = {i: [proposed_question(proposals[i][1]), *proposals[i][1].queries] for i in members}
-        retriever = proposals[members[0]][0].retriever
-        assert retriever is not None
-        try:
-            results = iter(retriever.search([query for i in members for query in queries[i]], N_RIVALS))
-        except RetrievalError as error:
-            rivals.update(dict.fromkeys(members, str(error)))
-            continue
-        for i in members:
-            ranked = [[result.passage for result in next(results)] for _ in queries[i]]
-            turns = chain.from_iterable(zip_longest(*ranked))
-            rivals[i] = list({p.id: p for p in turns if p is not None}.values())
-    return [rivals[i] for i in range(len(proposals))]
 
 
 def _judge(readings: Sequence[tuple[Proposal, Reading]], asked: Sequence[tuple[int, Probe]]) -> list[list[Verdict]]:

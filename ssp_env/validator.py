@@ -16,9 +16,10 @@ import numpy as np
 
 from ssp_env.game import Game
 from ssp_env.noise import with_noise
-from ssp_env.probes import Proposal, probe
+from ssp_env.probes import probe
 from ssp_env.protocols import Agent
 from ssp_env.readers import read_with
+from ssp_env.rivals import Proposal
 from ssp_env.rules import check_proposal, proposed_question
 from ssp_env.types import JudgeCase, Reading, ReadingCase, Sampling, Seed, Trajectory, Validation, Verdict
 

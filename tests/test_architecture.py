@@ -24,6 +24,7 @@ LAYERS = (
     ("episode", "indexing", "ingest"),
     ("config", "game", "rollout"),
     ("noise", "readers", "rules"),
+    ("rivals",),
     ("probes",),
     ("filling", "registry", "scoring", "validator"),
     ("records", "selfplay"),

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from ssp_env.corpus import MemoryCorpus
-from ssp_env.errors import ConfigError
+from ssp_env.errors import ConfigError, RetrievalError
 from ssp_env.game import Game
 from ssp_env.presets import GameRules, rules
 from ssp_env.probes import MAX_SUBSETS, probe
 from ssp_env.retrieval.bm25 import Bm25Retriever
+from ssp_env.rivals import find_rivals
 from ssp_env.rollout import play
-from ssp_env.types import Reading, ReadingCase, Sampling, Seed, Trajectory, Validation
+from ssp_env.types import Passage, Reading, ReadingCase, Sampling, SearchResult, Seed, Trajectory, Validation
 from ssp_env.validator import validate
 from ssp_env.world import OracleReader, World, WorldConfig
 from ssp_env.world.names import display
@@ -187,6 +188,70 @@ def test_all_probes_of_a_batch_are_read_and_searched_for_at_once() -> None:
     assert calls == [3, 9] and len(retriever.batches) == 1
 
 
+class Mentions(FakeRetriever):
+    """Finds what names the query, word for word."""
+
+    def _best(self, query, k):
+        found = [p for p in self.passages if query in f"{p.title} {p.text}"][:k]
+        return [SearchResult(passage, 1.0, rank) for rank, passage in enumerate(found)]
+
+
+LINKS = tuple(
+    Passage(f"r{n}", title, text)
+    for n, (title, text) in enumerate([
+        ("Birch", "Birch is the town Oxley poet Finch writes of."),
+        ("Cedar", "Cedar knows Birch and Lake Tarn."),
+        ("Dale", "Dale knows Birch."),
+        ("Elder", "Elder knows Dale."),
+        ("Fern", "Fern knows Elder."),
+    ])
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("hops", "most", "shown"), [
+    (1, 9, ["Birch"]), (2, 9, ["Birch", "Dale"]), (3, 9, ["Birch", "Dale", "Elder"]), (3, 2, ["Birch", "Dale"]),
+])  # fmt: skip
+def test_rivals_are_followed_link_by_link_and_shown_without_those_that_have_the_answer(hops, most, shown) -> None:
+    reader, retriever = SpyReader(), Mentions(LINKS)
+    game = game_with(reader, retriever, ask_for_all=True, n_rivals=most, rival_hops=hops)
+    assert check(game)[0].ok
+    assert sorted(p.title for p in reader.seen[-1].passages if p in LINKS) == shown
+    assert {p.id for p in reader.seen[-1].passages} == evidence_ids(game) | {p.id for p in LINKS if p.title in shown}
+    assert len(retriever.batches) == hops and retriever.batches[0] == [QUESTION, *propose(game).queries]
+    asked = [query for batch in retriever.batches for query in batch]
+    assert len(asked) == len(set(asked))
+
+
+def test_games_of_several_rules_share_each_step_of_the_search() -> None:
+    retriever = Mentions(LINKS)
+    near, far, none = (
+        game_with(SpyReader(), retriever, **changes)
+        for changes in ({"n_unique_probes": 1}, {"ask_for_all": True, "rival_hops": 2}, {"closed_book_probe": True})
+    )
+    found = find_rivals([(game, propose(game)) for game in (near, far, none, near)])
+    assert [[p.title for p in passages] for passages in found] == [["Birch"], ["Birch", "Cedar", "Dale"], [], ["Birch"]]
+    assert [len(batch) for batch in retriever.batches] == [3 * (1 + len(propose(near).queries)), 1]
+
+
+def test_a_retriever_that_breaks_at_a_later_step_is_our_failure() -> None:
+    class Breaks(Mentions):
+        def search(self, queries, k):
+            if "Birch" in queries:
+                raise RetrievalError("the retriever is down")
+            return super().search(queries, k)
+
+    game = game_with(SpyReader(), Breaks(LINKS), ask_for_all=True, rival_hops=2)
+    assert check(game) == [Validation("failed", error="retriever: the retriever is down")]
+
+
+@pytest.mark.parametrize("changes", [{"n_rivals": 4}, {"rival_hops": 2}, {"n_rivals": 4, "n_unique_probes": 1}])
+def test_rules_about_rivals_need_a_probe_that_uses_them(changes) -> None:
+    with pytest.raises(ConfigError, match="ask_for_all=true"):
+        rules("world", **changes)
+    with pytest.raises(ConfigError, match="rival_hops to be a whole number from 1 to 3, got 4"):
+        rules("world", ask_for_all=True, rival_hops=4)
+
+
 def test_uniqueness_needs_a_retriever_and_probes_need_the_gate() -> None:
     with pytest.raises(ConfigError, match="retriever"):
         check(tiny_game(GameRules(n_unique_probes=1), reader=SpyReader()))
@@ -224,8 +289,27 @@ def test_in_a_world_questions_with_a_hidden_second_answer_are_caught(world) -> N
         assert check(world_game(world, **changes), seed, script)[0].reason == "not_unique"
 
 
+def test_in_a_world_second_answers_several_links_away_are_caught(world) -> None:
+    """One person comes from the city, but one more from another city of the country, where no query leads."""
+    missed, n = {1: 0, 2: 0}, 0
+    for person in (world.names_of(i)[0] for i in range(len(world)) if world.type_of(i) == "person"):
+        (city,) = world.find("born", "object", person)
+        (country,) = world.find("lies", "object", city)
+        cities = [c for c in world.find("lies", "subject", country) if world.find("born", "subject", c)]
+        if len(cities) < 2 or len(world.find("born", "subject", city)) > 1:
+            continue
+        question = f"<question>Which person comes from the city that lies in {display(country)}?</question>"
+        script = (f"<search>{display(person)}</search>", f"<search>{display(city)}</search>", question)
+        for hops in missed:
+            game = world_game(world, ask_for_all=True, n_rivals=60, rival_hops=hops)
+            missed[hops] += check(game, Seed("s", display(person), n_searches=2), script)[0].ok
+        n += 1
+    assert missed[1] > n / 2 > 5 and missed[2] == 0
+
+
 def test_in_a_world_honest_chains_pass_all_probes(world) -> None:
     strict = {"chain": "passages", "closed_book_probe": True, "n_unique_probes": 2, "ask_for_all": True}
+    strict |= {"n_rivals": 60, "rival_hops": 2}
     game = world_game(world, **strict)
     tasks = world.tasks("2-hop", 12, np.random.default_rng(0))
     passed = 0
