@@ -79,6 +79,10 @@ def _arm_figures(
     figures["curve"] = {
         str(number): _spread([accuracy(line, kinds) for line in lines]) for number, lines in evaluations(own).items()
     }
+    figures["curve_by_seed"] = {
+        str(r.cell.seed): {str(number): round(accuracy(line, kinds), 4) for number, (line,) in evaluations([r]).items()}
+        for r in own
+    }
     figures["game"] = {name: _binned(own, name) for name in ("solver_accuracy", "proposer_reward", "valid_rate")}
     return figures
 

@@ -114,7 +114,7 @@ def cell(file: ArmFile, arm: str, seed: int, *, n_rounds: int | None = None) -> 
     settings["seed"] = seed
     if n_rounds is not None:
         settings["n_rounds"] = n_rounds
-    named = {"settings": settings, "model": _digest(Path(str(settings.get("model", WEIGHTS))))}
+    named = {"settings": settings, "model": _digest(ROOT / str(settings.get("model", WEIGHTS)))}
     key = hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()[:16]
     return Cell(key, seed, settings)
 
@@ -153,6 +153,8 @@ def _flag(name: str, value: object) -> list[str]:
 def _digest(folder: Path) -> str:
     """Return a digest of the weights of a model folder."""
     digest = hashlib.sha256()
-    for path in sorted(folder.glob("*.safetensors")):
+    if not (files := sorted(folder.glob("*.safetensors"))):
+        raise ConfigError(f"expected a model with weights in {folder}, got none; correct the path in the arm file")
+    for path in files:
         digest.update(path.read_bytes())
     return digest.hexdigest()

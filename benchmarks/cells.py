@@ -19,6 +19,7 @@ from pathlib import Path
 from benchmarks.arms import Cell
 from benchmarks.card import ROOT, commit
 from ssp_env.artefacts import write_json
+from ssp_env.errors import RunError
 
 POLL_S = 0.2
 TRAIN = ROOT / "training" / "run_ssp.py"
@@ -54,14 +55,23 @@ class _Running:
 
 
 def read_result(work: Path, cell: Cell) -> Result | None:
-    """Return the result of a cell, or None while it is not complete."""
+    """Return the result of a cell, or None while it is not complete.
+
+    Raises:
+        RunError: If its files are damaged, or of a version that noted less.
+    """
     folder = work / cell.key
     if not (folder / "done.json").exists():
         return None
-    lines = tuple(json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text("utf-8").splitlines())
-    attempts = [json.loads(line) for line in (folder / "attempts.jsonl").read_text("utf-8").splitlines()]
-    commits = tuple(sorted({str(attempt["commit"]) for attempt in attempts}))
-    wall_s, cpu_s = (sum(attempt[name] for attempt in attempts) for name in ("wall_s", "cpu_s"))
+    try:
+        lines = tuple(json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text("utf-8").splitlines())
+        attempts = [json.loads(line) for line in (folder / "attempts.jsonl").read_text("utf-8").splitlines()]
+        commits = tuple(sorted({str(attempt["commit"]) for attempt in attempts}))
+        wall_s, cpu_s = (sum(attempt[name] for attempt in attempts) for name in ("wall_s", "cpu_s"))
+    except (OSError, ValueError, KeyError) as error:
+        raise RunError(
+            f"expected a complete run in {folder}, got {error!r}; delete this folder to run it anew"
+        ) from error
     return Result(cell, lines, wall_s, cpu_s, commits)
 
 
@@ -86,13 +96,23 @@ def run_cells(work: Path, cells: Sequence[Cell], *, n_processes: int, say: Say, 
                 say(_progress(work, ended, len(waiting), running, finished, n_processes))
     except KeyboardInterrupt:
         say("Stopping: each run finishes its round and keeps a checkpoint. Start again to go on.")
+        _stop(work, running)
+        raise
+    return failed
+
+
+def _stop(work: Path, running: Sequence[_Running]) -> None:
+    """Let all runs write a checkpoint, and note what they took; a second signal would lose that and is ignored."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
         for run in running:
             run.process.send_signal(signal.SIGINT)
         for run in running:
             run.has_ended(flags=0)
             _end(work, run, time.monotonic() - run.started)
-        raise
-    return failed
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def is_complete(lines: Sequence[dict[str, object]], n_rounds: int) -> bool:

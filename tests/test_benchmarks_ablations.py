@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +20,8 @@ from benchmarks.cells import Result, read_result, run_cells
 from benchmarks.intervals import Interval, interval, paired
 from benchmarks.run_ablations import main, parse_seeds
 from ssp_env.config import complete
-from ssp_env.errors import ConfigError
-from training.config import to_json
+from ssp_env.errors import ConfigError, RunError
+from training.config_json import to_json
 
 FILE = ROOT / "benchmarks" / "arms.toml"
 SMALL = """
@@ -164,6 +168,16 @@ def test_equal_settings_are_one_cell_and_anything_else_is_another(small, tmp_pat
         small.write_text(text)
         keys.append(cell(read_arms(small), "play", 0).key)
     assert keys[0] != keys[1]
+    (model / "m.safetensors").unlink()
+    with pytest.raises(ConfigError, match="expected a model with weights in .*model, got none"):
+        cell(read_arms(small), "play", 0)
+
+
+def test_a_cell_is_the_same_wherever_it_is_asked_for(tmp_path, monkeypatch):
+    file = read_arms(FILE)
+    keys = {cell(file, "reluctant-self-play", 0).key}
+    monkeypatch.chdir(tmp_path)
+    assert keys == {cell(file, "reluctant-self-play", 0).key}
 
 
 def test_rules_merge_one_by_one_and_seeds_move_what_steps(small):
@@ -211,6 +225,52 @@ def test_failed_runs_are_told_and_resumed_and_complete_ones_are_not_run_again(sm
     assert run(file, work, script)[2] == []
 
 
+@pytest.mark.parametrize(("name", "change"), [
+    ("attempts.jsonl", lambda text: text.replace("cpu_s", "x")), ("run/metrics.jsonl", lambda text: text[:-9]),
+    ("run/metrics.jsonl", None),
+])  # fmt: skip
+def test_a_damaged_run_is_named(small, tmp_path, name, change, capsys):
+    script, work = tmp_path / "train.py", tmp_path / "work"
+    script.write_text(SCRIPT)
+    file = read_arms(small)
+    for _ in range(2):
+        run(file, work, script)
+    damaged = cell(file, "play", 0)
+    path = work / damaged.key / name
+    path.write_text(change(path.read_text())) if change else path.unlink()
+    with pytest.raises(RunError, match=f"{damaged.key}, got .*delete this folder"):
+        read_result(work, damaged)
+    assert main(["--file", str(small), "--work", str(work), "--arms", "play", "--dry-run"]) == 2
+    assert "delete this folder" in capsys.readouterr().err
+
+
+def test_a_second_signal_does_not_lose_what_a_run_took(small, tmp_path):
+    script, work = tmp_path / "train.py", tmp_path / "work"
+    script.write_text(
+        "import pathlib, signal, sys, time\n"
+        "ended = []\n"
+        "signal.signal(signal.SIGINT, lambda *_: ended.append(1))\n"
+        "pathlib.Path(sys.argv[sys.argv.index('--out') + 1] + '.ready').touch()\n"
+        "while not ended: time.sleep(0.01)\n"
+        "time.sleep(1)\n"
+    )
+    only, handler = [cell(read_arms(small), "play", 0)], signal.getsignal(signal.SIGINT)
+
+    def interrupt():
+        while not list(work.glob("*/run.ready")):
+            time.sleep(0.01)
+        for _ in range(3):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.3)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        run_cells(work, only, n_processes=1, say=lambda _: None, script=script)
+    (attempt,) = (work / only[0].key / "attempts.jsonl").read_text().splitlines()
+    assert json.loads(attempt)["wall_s"] >= 1
+    assert signal.getsignal(signal.SIGINT) is handler
+
+
 def test_a_run_that_ends_early_is_not_complete(small, tmp_path):
     script = tmp_path / "train.py"
     script.write_text(SCRIPT.replace('value("--n-rounds") + 1', "2"))
@@ -244,6 +304,7 @@ def test_figures_are_per_seed_means_paired_by_seed(small):
     assert (play["accuracy"]["mean"], play["held_out/1-hop"]["mean"], play["accuracy"]["n"]) == (0.5, 0.55, 2)
     assert play["seconds_per_round"] == 2.0 and list(play["curve"]) == ["0", "10", "20"]
     assert play["last_rounds"]["quality/precision"]["mean"] == 0.8
+    assert play["curve_by_seed"] == {"0": {"0": 0.15, "10": 0.3, "20": 0.45}, "1": {"0": 0.25, "10": 0.4, "20": 0.55}}
     assert play["game"]["valid_rate"] == {"10": 0.5, "20": 0.5}
     assert (other["alarms_in_runs"], play["alarms_in_runs"]) == ({"entropy": 1}, {})
     assert "curve" not in start

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -18,6 +19,7 @@ torch = pytest.importorskip("torch")
 from safetensors.torch import load_file  # noqa: E402
 
 from training.config import RunConfig  # noqa: E402
+from training.progress import Progress  # noqa: E402
 from training.run_ssp import main, parse  # noqa: E402
 
 SCRIPT = Path(__file__).resolve().parent.parent / "training" / "run_ssp.py"
@@ -78,6 +80,18 @@ def test_a_resumed_run_equals_an_uninterrupted_one(whole, tmp_path):
     with open(path / "metrics.jsonl", "a") as file:
         file.write('{"round": 3, "val')
     assert main(["--resume", "--out", str(path), "--n-rounds", "4"]) == 0
+    assert_same_run(whole, path, 4)
+
+
+def test_a_run_stopped_in_rounds_that_are_evaluated_equals_an_uninterrupted_one(whole, tmp_path, monkeypatch, capsys):
+    path, asked = tmp_path / "run", itertools.count(1)
+    monkeypatch.setattr(
+        Progress, "interrupted", property(lambda _: next(asked) % 2 == 0, lambda *_: None), raising=False
+    )
+    assert main(["--out", str(path), "--n-rounds", "4", *SMALL]) == 0
+    assert "Stopped after round 2" in capsys.readouterr().out
+    assert main(["--resume", "--out", str(path)]) == 0
+    assert next(asked) == 5
     assert_same_run(whole, path, 4)
 
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Literal, get_args, get_origin, get_type_hints
+from typing import Literal
 
 from ssp_env.errors import ConfigError
 from ssp_env.presets import rules
@@ -52,7 +51,7 @@ class RunConfig:
     index_dir: str | None = None
     """Folder for indexes; None: beside the corpus."""
     prompt_set: str | None = None
-    """Prompts: paper, worked (examples, for small models) or compact (for the shipped policies)."""
+    """Prompts: paper, worked (examples, for small models) or compact (for the shipped policies and their like)."""
     max_context: int | None = None
     """Longest episode in tokens; None: what the model allows."""
     max_new_tokens: int = 48
@@ -92,7 +91,7 @@ class RunConfig:
     lr: float | None = None
     """Learning rate of AdamW."""
     lr_schedule: Schedule = "constant"
-    """What the learning rate does after the warm-up: stay, or fall to 0 at the last round along a line or a cosine."""
+    """Whether the learning rate stays after the warm-up, or falls to 0 along a line or a cosine."""
     warmup_steps: int | None = None
     """Optimiser steps of linear warm-up."""
     weight_decay: float | None = None
@@ -155,7 +154,7 @@ _POSITIVE = (
 )  # fmt: skip
 _NOT_NEGATIVE = (
     "seed", "warm_up_rounds", "lr", "warmup_steps", "weight_decay", "beta", "clip_low", "clip_high", "proposer_weight",
-    "lora_rank", "threads", "eval_samples",
+    "lora_rank", "threads", "eval_samples", "eval_questions",
 )  # fmt: skip
 
 
@@ -168,9 +167,8 @@ def resolved(config: RunConfig) -> RunConfig:
     preset = OPTIMIZERS[config.optimizer]
     given = {f.name: getattr(config, f.name) for f in fields(OptimizerPreset)}
     changes: dict[str, object] = {name: getattr(preset, name) for name, value in given.items() if value is None}
-    is_tiny = Path(config.model).expanduser().absolute().parent == Path(SHIPPED_MODEL).parent
     defaults = {"rules": "paper", "reader": "policy"} if config.corpus else {"rules": "world", "reader": "oracle"}
-    defaults["prompt_set"] = "compact" if is_tiny else "paper"
+    defaults["prompt_set"] = "compact" if _vocabulary(config.model) == _vocabulary(SHIPPED_MODEL) else "paper"
     changes |= {name: value for name, value in defaults.items() if getattr(config, name) is None}
     for name in ("out", "model", "seeds", "pool_tasks", "eval_tasks", "index_dir"):
         if (value := getattr(config, name)) is not None:
@@ -179,6 +177,14 @@ def resolved(config: RunConfig) -> RunConfig:
     full = replace(config, **changes)  # type: ignore[arg-type]
     _check(full)
     return full
+
+
+def _vocabulary(model: str) -> object:
+    """Return the words of a model's tokenizer file; None where there is none, which the loading of the model tells."""
+    try:
+        return json.loads((Path(model).expanduser() / "tokenizer.json").read_text("utf-8"))["model"]["vocab"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
 
 
 def _check(config: RunConfig) -> None:
@@ -196,6 +202,10 @@ def _check(config: RunConfig) -> None:
         raise ConfigError(f"expected seeds_per_round to be a multiple of proposals_per_seed, got {got}; change one")
     if not (config.train_proposer or config.train_solver):
         raise ConfigError("expected a role to train, got train_proposer and train_solver False; allow one")
+    worlds = range(config.first_world, config.first_world + config.train_worlds)
+    if not config.corpus and config.eval_tasks is None and config.eval_questions and config.eval_world in worlds:
+        got = f"{config.eval_world} among worlds {worlds[0]} to {worlds[-1]}"
+        raise ConfigError(f"expected an eval_world that is not trained in, got {got}; change it or first_world")
     if config.pool_tasks is not None and not config.corpus:
         raise ConfigError("expected pool_tasks together with corpus, got generated worlds; leave it out")
 
@@ -264,35 +274,3 @@ def _rule(text: str) -> tuple[str, object]:
         return name, json.loads(value)
     except ValueError:
         return name, value
-
-
-def to_json(config: RunConfig) -> dict[str, object]:
-    """Return the record as plain JSON."""
-    values = {f.name: getattr(config, f.name) for f in fields(RunConfig)}
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
-
-
-def from_json(values: Mapping[str, object]) -> RunConfig:
-    """Return the record of ``to_json``.
-
-    Raises:
-        ConfigError: If fields are missing, unknown or of the wrong type.
-    """
-    names = {f.name for f in fields(RunConfig)}
-    if not isinstance(values, Mapping) or set(values) != names:
-        got = f"a difference in {sorted(names ^ set(values))}" if isinstance(values, Mapping) else f"{values!r:.80}"
-        raise ConfigError(f"expected the fields of RunConfig, got {got}; it was made by another version: use that one")
-    plain = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-    for name, hint in get_type_hints(RunConfig).items():
-        if not _fits(plain[name], hint):
-            raise ConfigError(f"expected {hint} as saved {name!r}, got {values[name]!r}; restore config.json")
-    return RunConfig(**plain)  # type: ignore[arg-type]
-
-
-def _fits(value: object, hint: object) -> bool:
-    parts = get_args(hint)
-    if get_origin(hint) is tuple:
-        return isinstance(value, tuple) and all(_fits(one, parts[0]) for one in value)
-    if parts:
-        return value in parts if get_origin(hint) is Literal else any(_fits(value, part) for part in parts)
-    return type(value) is hint or (hint is float and type(value) is int)

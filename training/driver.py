@@ -86,15 +86,15 @@ class SelfPlayDriver:
         return rows
 
     def finish_round(self, agent: HFAgent, metrics: Mapping[str, float]) -> RoundEnd:
-        """Write the round down, evaluate when it is time, and say whether to save and to stop."""
+        """Write the round down, evaluate when it is time, also before a stop, and say whether to save and to stop."""
         self.round += 1
-        stop = self.progress.interrupted
         last = self.round >= self.config.n_rounds
-        due = (last or self.round % self.config.eval_every == 0) and not stop
+        due = last or self.round % self.config.eval_every == 0
         evaluation = self._evaluation(agent) if due else {}
         known = self._closed_book(agent) if due else None
         self._note({"round": self.round, **self._figures, **metrics, **evaluation}, self._played, known)
-        stop = stop or (self.config.on_collapse == "stop" and any(alarm.stops for alarm in self._alarms))
+        collapsed = self.config.on_collapse == "stop" and any(alarm.stops for alarm in self._alarms)
+        stop = self.progress.interrupted or collapsed
         return RoundEnd(save=last or stop or self.round % self.config.checkpoint_every == 0, stop=stop)
 
     def publish(self, checkpoint: Path) -> None:

@@ -31,7 +31,8 @@ import tyro  # noqa: E402
 
 from agents.hf import HFAgent, load_model  # noqa: E402
 from ssp_env.errors import ConfigError, SSPError  # noqa: E402
-from training.config import MAY_CHANGE, RunConfig, from_json, resolved, to_json, update_settings  # noqa: E402
+from training.config import MAY_CHANGE, RunConfig, resolved, update_settings  # noqa: E402
+from training.config_json import from_json, to_json  # noqa: E402
 from training.driver import SelfPlayDriver  # noqa: E402
 from training.games import build_games  # noqa: E402
 from training.progress import Progress, draw_curves, summary  # noqa: E402
@@ -57,7 +58,10 @@ def _refuse_repeated(arguments: Sequence[str]) -> None:
     """Refuse a flag of several values given twice, of which only the last would count."""
     lists = ("--corpus", "--demanded-searches", "--rule")
     if repeated := [flag for flag in lists if list(arguments).count(flag) > 1]:
-        raise ConfigError(f"expected {repeated[0]} once, got it again; give all its values after one flag")
+        raise ConfigError(
+            f"expected {repeated[0]} once, got it again; give all its values after one flag "
+            "(make run gives settings of its own: make run RUN= ARGS=... leaves them out)"
+        )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -8,7 +8,8 @@ With ``loss_type="dapo"`` TRL's loss is a token sum divided by ``num_items_in_ba
 loss is ``-sum of coefficient * ratio`` plus ``beta`` times the mean KL per token, for groups of any number and size.
 
 Private surface (pinned by ``tests/training/test_trl_contract.py``): ``_prepare_inputs``, ``training_step``,
-``_generate_and_score_completions`` and the keys of its result, ``_metrics``, ``_step``, ``_save_checkpoint``.
+``_generate_and_score_completions`` and the keys of its result, ``_metrics``, ``_step``, ``_save_checkpoint``,
+``_load_optimizer_and_scheduler``.
 Left out: more than one process, serving engines, replay.
 """
 
@@ -155,6 +156,17 @@ class SelfPlayTrainer(GRPOTrainer):  # type: ignore[misc]
             self._round_metrics = {}
             self.control.should_save = end.save
             self.control.should_training_stop |= end.stop
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        """Go on at the rate of this run's schedule: the saved one is of the schedule and length before."""
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if checkpoint is not None:
+            scheduler = self.lr_scheduler
+            pairs = zip(scheduler.base_lrs, scheduler.lr_lambdas, strict=True)
+            rates = [base * factor(scheduler.last_epoch) for base, factor in pairs]
+            for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
+                group["lr"] = rate
+            scheduler.load_state_dict({**scheduler.state_dict(), "_last_lr": rates})
 
     def _save_checkpoint(self, model: PreTrainedModel, trial: None) -> None:
         super()._save_checkpoint(model, trial)

@@ -1,3 +1,4 @@
+import shutil
 from dataclasses import fields
 from pathlib import Path
 
@@ -6,13 +7,13 @@ import pytest
 from ssp_env.errors import ConfigError
 from training.config import (
     OPTIMIZERS,
+    SHIPPED_MODEL,
     RunConfig,
-    from_json,
     game_settings,
     resolved,
-    to_json,
     update_settings,
 )
+from training.config_json import from_json, to_json
 
 
 def test_every_field_of_the_configuration_is_documented():
@@ -88,11 +89,29 @@ def test_sequential_updates_follow_the_order_of_the_rules(rules, updates, expect
         {"proposer_weight": float("nan")},
         {"retriever": '{"name": '},
         {"reader": "{oracle}"},
+        {"eval_questions": -1},
+        {"eval_world": 7},
+        {"eval_world": 998, "first_world": 996, "train_worlds": 3},
     ],
 )
 def test_values_that_cannot_work_are_refused(wrong):
     with pytest.raises(ConfigError, match=next(iter(wrong)).split("_")[0]):
         resolved(RunConfig(**wrong))
+
+
+def test_a_world_may_be_trained_in_that_is_not_examined():
+    for changes in ({"eval_world": 8}, {"eval_world": 0, "eval_questions": 0}, {"eval_world": 0, "eval_tasks": "x"}):
+        assert resolved(RunConfig(**changes)).eval_world == changes["eval_world"]
+
+
+def test_prompts_follow_the_vocabulary_of_the_model(tmp_path):
+    shutil.copytree(SHIPPED_MODEL, tmp_path / "checkpoint")
+    odd = f"{Path(SHIPPED_MODEL).parent}/../tiny/reluctant_02"
+    assert [resolved(RunConfig(model=m)).prompt_set for m in (str(tmp_path / "checkpoint"), odd)] == ["compact"] * 2
+    for text in ("{", "[]", '{"model": {"vocab": {"a": 0}}}', None):
+        (tmp_path / "checkpoint" / "tokenizer.json").write_text(text) if text else None
+        other = str(tmp_path / ("checkpoint" if text else "none"))
+        assert resolved(RunConfig(model=other)).prompt_set == "paper"
 
 
 @pytest.mark.parametrize(

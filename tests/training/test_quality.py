@@ -7,7 +7,8 @@ import pytest
 from agents.scripted import FunctionAgent
 from ssp_env.errors import AgentError
 from ssp_env.world.experts import ExpertAgent
-from training.config import RunConfig, resolved, to_json
+from training.config import RunConfig, resolved
+from training.config_json import to_json
 from training.driver import SelfPlayDriver
 from training.games import build_games
 from training.progress import Progress

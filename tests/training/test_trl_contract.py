@@ -198,6 +198,15 @@ def test_the_learning_rate_stays_or_falls_to_zero_at_the_last_round(tmp_path, sc
     assert rates == pytest.approx([1e-2 * share for share in expected], abs=1e-6)
 
 
+def test_a_run_that_gets_longer_goes_on_at_the_rate_of_the_longer_one(tmp_path):
+    trained(tmp_path, FixedRounds(ROWS, save=True), n_rounds=2, lr_schedule="linear")
+    settings = UpdateSettings(output_dir=tmp_path, n_rounds=4, lr=1e-2, lr_schedule="linear")
+    rest = SelfPlayTrainer(tiny_llama(TOKENIZER), TOKENIZER, driver=(driver := FixedRounds(ROWS)), settings=settings)
+    rest.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
+    rates = [metrics["learning_rate"] for metrics in driver.metrics]
+    assert rates == pytest.approx([0.5e-2, 0.25e-2], abs=1e-6)
+
+
 def test_a_driver_can_stop_training(tmp_path):
     class Stopping(FixedRounds):
         def finish_round(self, agent, metrics):
