@@ -182,10 +182,14 @@ def _open(arguments: argparse.Namespace) -> Service:
 
 
 def _limits(arguments: argparse.Namespace) -> ServeLimits:
-    """Return the limits, and refuse numbers of replicas that cannot be."""
-    if arguments.ray_replicas < 0 or arguments.ray_gpus < 0:
-        got = f"--ray-replicas {arguments.ray_replicas} --ray-gpus {arguments.ray_gpus}"
-        raise ConfigError(f"expected no negative numbers, got {got}; change them")
+    """Return the limits, and refuse a size of the cache and numbers of replicas that cannot be."""
+    given = {
+        "--cache-mb": arguments.cache_mb,
+        "--ray-replicas": arguments.ray_replicas,
+        "--ray-gpus": arguments.ray_gpus,
+    }
+    if negative := [f"{flag} {value}" for flag, value in given.items() if value < 0]:
+        raise ConfigError(f"expected no negative numbers, got {' '.join(negative)}; 0 goes without")
     try:
         return ServeLimits(**{limit.name: getattr(arguments, limit.name) for limit in fields(ServeLimits)})
     except ValueError as error:

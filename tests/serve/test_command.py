@@ -109,6 +109,7 @@ def test_taken_address_is_refused_before_anything_is_loaded(capsys: pytest.Captu
         (["--max-k", "0"], "expected positive limits"),
         (["--retriever", "bm52"], "did you mean 'bm25'"),
         (["--ray-replicas", "-1"], "expected no negative numbers"),
+        (["--cache-mb", "-5"], "expected no negative numbers, got --cache-mb -5"),
         (["--redirects", "r.jsonl"], "give --pages"),
         (["--blocklist", "none.json"], "expected a blocklist"),
     ],
