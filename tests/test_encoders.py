@@ -11,6 +11,7 @@ import pytest
 from ssp_env.errors import ConfigError
 from ssp_env.retrieval.dense import DenseSettings, with_prefixes
 from ssp_env.retrieval.encoders import PRESETS, describe_encoder, find_encoder, preset
+from tests.test_rerank import break_model, save_cross_encoder
 
 
 def model(folder: Path, *, pooling: str = "", d: int = 48, dense: int = 0) -> Path:
@@ -74,6 +75,26 @@ def test_a_plain_folder_is_pooled_as_the_preset_says(tmp_path: Path) -> None:
     whole = SentenceTransformerEmbedder("minilm", pooling="mean").embed(["a river in France"])
     mean, first = (SentenceTransformerEmbedder(plain, pooling=p).embed(["a river in France"]) for p in ("mean", "cls"))
     assert whole[0] @ mean[0] > 0.999 and first[0] @ mean[0] < 0.999
+
+
+@pytest.mark.parametrize(
+    ("damage", "device"),
+    [
+        ("torn weights", "cpu"),
+        ("no weights", "cpu"),
+        ("no tokenizer", "cpu"),
+        ("none", "nonsense"),
+        ("none", "cuda:99"),
+    ],
+)
+def test_what_cannot_be_loaded_is_one_clear_error(tmp_path: Path, damage: str, device: str) -> None:
+    from ssp_env.retrieval.encoders import SentenceTransformerEmbedder
+
+    folder = Path(save_cross_encoder(tmp_path / "model"))
+    break_model(folder, damage)
+    with pytest.raises(ConfigError, match=r"expected a .*model'.*, got .+; repair the folder") as refusal:
+        SentenceTransformerEmbedder(folder, device=device)
+    assert "\n" not in str(refusal.value)
 
 
 MACOS = """

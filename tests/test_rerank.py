@@ -133,6 +133,51 @@ def test_passages_of_large_scores_keep_their_order(tmp_path: Path) -> None:
     np.testing.assert_allclose(large, 100 * small, rtol=1e-4)
 
 
+def break_model(folder: Path, damage: str) -> None:
+    """Damage a saved model in one of the ways of ``DAMAGES``, or leave it as it is."""
+    weights = folder / "model.safetensors"
+    if damage == "empty configuration":
+        (folder / "config.json").write_text("{}")
+    elif damage == "configuration without an object":
+        (folder / "config.json").write_text("[]")
+    elif damage == "torn weights":
+        weights.write_bytes(weights.read_bytes()[:50])
+    elif damage == "no weights":
+        weights.unlink()
+    elif damage == "torn tokenizer":
+        (folder / "tokenizer.json").write_text("{")
+    elif damage == "no tokenizer":
+        for file in folder.glob("tokenizer*"):
+            file.unlink()
+
+
+DAMAGES = (
+    "empty configuration",
+    "configuration without an object",
+    "torn weights",
+    "no weights",
+    "torn tokenizer",
+    "no tokenizer",
+)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_folder_is_one_clear_error(tmp_path: Path, damage: str) -> None:
+    folder = Path(save_cross_encoder(tmp_path / "model"))
+    break_model(folder, damage)
+    with pytest.raises(ConfigError, match=r"expected a .*model'.*, got .+; repair the folder") as refusal:
+        CrossEncoderScorer(folder)
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("device", ["nonsense", "", "cuda:99"])
+def test_a_device_that_is_not_there_is_one_clear_error(tmp_path: Path, device: str) -> None:
+    model = save_cross_encoder(tmp_path / "model")
+    config = {"base": {"name": "bm25"}, "model": model, "device": device}
+    with pytest.raises(ConfigError, match=rf"on '{device}', got .+; .* another device"):
+        make_retriever("rerank", small_corpus(), config)
+
+
 def test_a_model_with_several_outputs_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="one output, got 3"):
         CrossEncoderScorer(save_cross_encoder(tmp_path / "model", n_outputs=3))

@@ -1,14 +1,15 @@
 """Encoders: sentence-transformers models from a folder, with the prefixes and the pooling that they were trained with.
 
 ``describe_encoder`` reads what can be known from a folder without loading the model; ``SentenceTransformerEmbedder``
-loads it. ``embed_checked`` is how all vectors of this library are made: checked, then normalised. Nothing is
-downloaded.
+loads it. ``embed_checked`` is how all vectors of this library are made: checked, then normalised. ``loading`` and
+``require_vocabulary`` are for whatever loads a model. Nothing is downloaded.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 from importlib.util import find_spec
@@ -113,7 +114,8 @@ class SentenceTransformerEmbedder:
             pooling: ``mean`` or ``cls`` for folders that do not say how to pool; empty means ``mean`` there.
 
         Raises:
-            ConfigError: If the folder is missing, holds no such model, or contradicts ``pooling``.
+            ConfigError: If the folder is missing, holds no such model or a damaged one, or contradicts ``pooling``; if
+                the device is not there.
             ImportError: If sentence-transformers is missing.
         """
         facts = describe_encoder(str(model), pooling=pooling)
@@ -123,10 +125,12 @@ class SentenceTransformerEmbedder:
             message = "dense retrieval needs sentence-transformers: pip install 'ssp-env[dense]'"
             raise ImportError(message) from error
         on = None if device == "auto" else device
-        self._model = SentenceTransformer(str(facts.folder), device=on, local_files_only=True)
-        if pooling and not _own_pooling(facts.folder):
-            pool = type(self._model[1])(facts.dimension, pooling_mode=pooling)
-            self._model = SentenceTransformer(modules=[self._model[0], pool], device=on)
+        with loading(facts.folder, device):
+            self._model = SentenceTransformer(str(facts.folder), device=on, local_files_only=True)
+            if pooling and not _own_pooling(facts.folder):
+                pool = type(self._model[1])(facts.dimension, pooling_mode=pooling)
+                self._model = SentenceTransformer(modules=[self._model[0], pool], device=on)
+        require_vocabulary(self._model, facts.folder)
         self._batch_size = batch_size
         self._arguments = (facts.folder.absolute(), device, batch_size, pooling)
         self.identity = facts.identity
@@ -145,6 +149,35 @@ class SentenceTransformerEmbedder:
             clean, batch_size=self._batch_size, normalize_embeddings=True, show_progress_bar=False
         )
         return vectors
+
+
+@contextmanager
+def loading(folder: Path, device: str) -> Iterator[None]:
+    """Raise ``ConfigError`` for whatever goes wrong while a library loads a model, unless a package is missing."""
+    try:
+        yield
+    except ImportError:
+        raise
+    except Exception as error:  # torch, transformers and safetensors have no error in common
+        line = next(iter(str(error).splitlines()), "").rstrip(".")
+        wanted = f"a model in {str(folder)!r} that loads on {device!r}"
+        raise ConfigError(
+            f"expected {wanted}, got {type(error).__name__}: {line}; repair the folder, or choose another device"
+        ) from error
+
+
+def require_vocabulary(model: object, folder: Path) -> None:
+    """Refuse a model whose tokenizer knows no words: transformers makes one up where the folder has none.
+
+    Raises:
+        ConfigError: If the tokenizer has special tokens only.
+    """
+    tokenizer = getattr(model, "tokenizer", None)
+    special = getattr(tokenizer, "all_special_tokens", None)
+    if tokenizer is not None and special is not None and set(tokenizer.get_vocab()) <= set(special):
+        raise ConfigError(
+            f"expected a tokenizer in {str(folder)!r}, got none; repair the folder, for example with its tokenizer.json"
+        )
 
 
 def passage_text(passage: Passage, prefix: str) -> str:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from ssp_env.errors import ConfigError, RetrievalError
 from ssp_env.protocols import Corpus, Retriever
+from ssp_env.retrieval.encoders import loading, require_vocabulary
 from ssp_env.retrieval.nested import make_nested, split_base
 from ssp_env.retrieval.ranking import check_arguments, read_settings
 from ssp_env.types import SearchResult
@@ -67,7 +68,8 @@ class CrossEncoderScorer:
         """Load the model.
 
         Raises:
-            ConfigError: If the folder is missing, or the model has not exactly one output.
+            ConfigError: If the folder is missing or damaged, the device is not there, or the model has not exactly one
+                output.
             ImportError: If sentence-transformers is missing.
         """
         folder = Path(model)
@@ -78,7 +80,9 @@ class CrossEncoderScorer:
         except ImportError as error:
             message = f"expected sentence-transformers, got {error}; install it: pip install 'ssp-env[dense]'"
             raise ImportError(message) from error
-        self._model = CrossEncoder(str(folder), device=device, local_files_only=True)
+        with loading(folder, device):
+            self._model = CrossEncoder(str(folder), device=device, local_files_only=True)
+        require_vocabulary(self._model, folder)
         if self._model.num_labels != 1:
             raise ConfigError(f"expected a model with one output, got {self._model.num_labels}; pass a reranker")
         self._batch_size = batch_size
