@@ -64,6 +64,21 @@ def test_bad_options_are_refused(options):
         tiny_solver().reset(options=options)
 
 
+@pytest.mark.parametrize("env_id", ENV_IDS)
+def test_a_failed_first_reset_does_no_lasting_harm(env_id):
+    env = gym.make(env_id, prompt_set="compact", render_mode="ansi")
+    with pytest.raises(ConfigError, match="reset options"):
+        env.reset(seed=0, options={"tsk": 1})
+    with pytest.raises(ResetNeeded, match="call reset first"):
+        env.step("<search>town</search>")
+    with pytest.raises(ResetNeeded, match="call reset first"):
+        env.render()
+    whole = gym.make(env_id, prompt_set="compact", render_mode="ansi")
+    assert env.reset(seed=0) == whole.reset(seed=0)
+    assert env.step("<search>town</search>") == whole.step("<search>town</search>")
+    assert env.render() == whole.render()
+
+
 def test_a_game_without_tasks_says_what_to_give(tmp_path):
     path = tmp_path / "corpus.jsonl"
     path.write_text(json.dumps({"id": "1", "title": "T", "text": "Blue things."}) + "\n")
@@ -90,6 +105,10 @@ def test_only_strings_are_actions(action):
     with pytest.raises(TypeError, match="expected a string"):
         env.step(action)
     assert env.step("<answer>Lake Tarn</answer>")[1] == 1.0
+    made = gym.make("SearchSolver-v0")
+    made.reset(seed=0)
+    with pytest.raises(TypeError, match="expected a string"):
+        made.step(action)
 
 
 def test_a_text_beyond_the_space_is_answered():

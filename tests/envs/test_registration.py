@@ -47,6 +47,7 @@ def test_check_env_passes_under_other_rules(config):
 def test_a_spec_survives_json(env_id):
     env = gym.make(env_id, corpus={"world": {"seed": 3}}, rules={"preset": "world", "max_turns": 3})
     rebuilt = gym.make(EnvSpec.from_json(env.spec.to_json()))
+    assert rebuilt.spec == env.spec == EnvSpec.from_json(env.spec.to_json())
     assert rebuilt.reset(seed=1) == env.reset(seed=1)
     assert rebuilt.unwrapped.game is env.unwrapped.game
 
