@@ -71,7 +71,7 @@ class TextEnv(gymnasium.Env[str, str]):
                 record, or its plain JSON row.
 
         Raises:
-            ConfigError: If an option is unknown or its item cannot be used.
+            ConfigError: If the options are no mapping, one is unknown, or its item cannot be used.
         """
         super().reset(seed=seed)
         self._play = opening(self._scenario, self.game, rng=self.np_random, options=options)
@@ -112,24 +112,34 @@ def opening(scenario: Scenario, game: Game, *, rng: np.random.Generator, options
     """Draw the item and the key of an episode and return its opening state."""
     drawn = items(scenario, game)
     key = int(rng.integers(2**63))
-    item = _chosen(scenario, drawn, options or {})
+    item = _chosen(scenario, drawn, read_options(options))
     if item is None and not drawn:
         kind = "tasks" if scenario.role == "solver" else "seeds"
         raise ConfigError(f"expected {kind} to draw from, got none; pass {kind}='file.jsonl', or one in options")
     return start(scenario, game, drawn[int(rng.integers(len(drawn)))] if item is None else item, key=key)
 
 
+def read_options(options: Mapping[str, object] | None) -> Mapping[str, object]:
+    """Return the options of a reset; raises ``ConfigError`` for anything but a mapping and None."""
+    if options is None:
+        return {}
+    if not isinstance(options, Mapping):
+        raise ConfigError(f"expected reset options as a mapping, got {options!r:.80}; pass a dict, or leave them out")
+    return options
+
+
 def _chosen(
     scenario: Scenario, drawn: Sequence[Seed] | Sequence[Task], options: Mapping[str, object]
 ) -> Seed | Task | None:
     name, kind, convert = ("task", Task, task_from_row) if scenario.role == "solver" else ("seed", Seed, seed_from_row)
-    if unknown := sorted(set(options) - {name}):
+    if unknown := sorted(set(options) - {name}, key=str):
         raise ConfigError(f"expected reset options out of [{name!r}], got {unknown}; correct the name")
     value = options.get(name)
     if value is None or isinstance(value, kind):
         return value
     if isinstance(value, Mapping):
         return convert(value)
-    if isinstance(value, int | np.integer) and 0 <= value < len(drawn):
+    if isinstance(value, int | np.integer) and not isinstance(value, bool) and 0 <= value < len(drawn):
         return drawn[int(value)]
-    raise ConfigError(f"expected an index below {len(drawn)}, a {kind.__name__} or its row for {name!r}, got {value!r}")
+    wanted = f"an index below {len(drawn)}, a {kind.__name__} or its row"
+    raise ConfigError(f"expected {wanted} for {name!r}, got {value!r}; pass one of these")

@@ -16,7 +16,15 @@ from gymnasium.utils.seeding import np_random
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from ssp_env.envs.base import RENDER_MODES, action_space, check_render_mode, check_step, observation_space, opening
+from ssp_env.envs.base import (
+    RENDER_MODES,
+    action_space,
+    check_render_mode,
+    check_step,
+    observation_space,
+    opening,
+    read_options,
+)
 from ssp_env.envs.info import describe, transcript
 from ssp_env.envs.play import Play, Scenario, step
 from ssp_env.game import Game
@@ -86,9 +94,9 @@ class TextVectorEnv(VectorEnv[Texts, Sequence[str], npt.NDArray[Any]]):
 
         Raises:
             ValueError: If the number of seeds, options or flags differs from ``num_envs``.
-            ConfigError: If an option is unknown or its item cannot be used.
+            ConfigError: If the options are no mapping, one is unknown, or its item cannot be used.
         """
-        given = dict(options or {})
+        given = dict(read_options(options))
         chosen = np.flatnonzero(self._mask(given.pop("reset_mask", None))).tolist()
         seeds = self._seeds(seed)
         rngs = [rng if s is None else np_random(s)[0] for rng, s in zip(self._rngs, seeds, strict=True)]

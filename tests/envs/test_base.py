@@ -57,11 +57,29 @@ def test_options_choose_by_index():
 
 
 @pytest.mark.parametrize(
-    "options", [{"tsak": 0}, {"task": 5000}, {"task": -1}, {"task": "0"}, {"task": {"question": "q"}}, {"seed": 1}]
+    "options",
+    [
+        {"tsak": 0},
+        {"tsak": 0, 1: 0},
+        {"task": 5000},
+        {"task": -1},
+        {"task": "0"},
+        {"task": False},
+        {"task": np.True_},
+        {"task": {"question": "q"}},
+        {"seed": 1},
+        5,
+        0,
+        "task",
+        ["task"],
+        [],
+    ],
 )
 def test_bad_options_are_refused(options):
+    env = tiny_solver()
     with pytest.raises(ConfigError, match="expected"):
-        tiny_solver().reset(options=options)
+        env.reset(options=options)
+    env.reset(options={"task": 0})
 
 
 @pytest.mark.parametrize("env_id", ENV_IDS)

@@ -72,6 +72,14 @@ def test_episodes_equal_those_of_single_environments(env_id):
     assert gym.make_vec(env_id, num_envs=1).num_envs == 1
 
 
+@pytest.mark.parametrize("options", [5, 0, "task", ["task"], {"task": False}, {"task": [0, 0, False]}, {"tsk": 0}])
+def test_bad_options_are_refused(options):
+    env = tiny_vector()
+    with pytest.raises(ConfigError, match="expected"):
+        env.reset(options=options)
+    assert len(env.reset(options={"task": 0})[0]) == 3
+
+
 def test_a_step_makes_one_retrieval_call():
     retriever = FakeRetriever()
     env = tiny_vector(4, retriever=retriever)
