@@ -29,6 +29,7 @@ from ssp_env.errors import RunError
 
 LOGS = ("metrics.jsonl", "rounds.jsonl")
 STATE = "state.json"
+_REMEDY = "restore it, remove the folder to start again, or name another --out"
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,12 +185,18 @@ def read_config(path: Path) -> dict[str, object]:
     """Return the saved configuration of a run.
 
     Raises:
-        RunError: If there is none.
+        RunError: If there is none, or it is damaged.
     """
+    file = path / "config.json"
     try:
-        config: dict[str, object] = json.loads((path / "config.json").read_text(encoding="utf-8"))
+        config = json.loads(file.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise RunError(f"expected a run in {path}, got no config.json; start it without --resume") from error
     except (OSError, ValueError) as error:
-        raise RunError(f"expected a run in {path}, got no readable config.json; start it without --resume") from error
+        got = f"{type(error).__name__}: {error}"
+        raise RunError(f"expected a readable {file}, got {got}; {_REMEDY}") from error
+    if not isinstance(config, dict):
+        raise RunError(f"expected a JSON object in {file}, got {type(config).__name__}; {_REMEDY}")
     return config
 
 

@@ -62,6 +62,15 @@ def test_reopening_without_a_run_is_refused_with_a_remedy(tmp_path):
         RunFolder.reopen(tmp_path / "none", CONFIG)
 
 
+@pytest.mark.parametrize("content", [b"", b'{"seed": 0', b"[]", b"null", b'{"seed": "\xff"}'])
+def test_a_damaged_configuration_is_refused_with_a_way_out(tmp_path, content):
+    path = with_checkpoint(tmp_path / "run")
+    (path / "config.json").write_bytes(content)
+    with pytest.raises(RunError, match=r"config\.json.* restore it, .*another --out") as refusal:
+        RunFolder.reopen(path, CONFIG)
+    assert "--resume" not in str(refusal.value)
+
+
 def test_reopening_goes_on_from_the_last_checkpoint_and_cuts_the_logs_back(tmp_path):
     path = with_checkpoint(tmp_path / "run", rounds=(1, 2))
     whole = (path / "metrics.jsonl").read_bytes(), (path / "rounds.jsonl").read_bytes()
