@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--encoder", default="", metavar="PATH", help="folder of a model, or 'minilm'")
     parser.add_argument("--preset", choices=tuple(PRESETS), default="", help="prefixes and pooling of the encoder")
-    parser.add_argument("--kind", default="auto", help=f"auto, {', '.join(KINDS)} (default: %(default)s, by size)")
+    parser.add_argument("--kind", choices=("auto", *KINDS), default="auto", help="(default: %(default)s, by size)")
     parser.add_argument("--dtype", choices=DTYPES, default="", help="of the saved vectors (default: by kind)")
     parser.add_argument(
         "--device", default="auto", help="where to encode (default: %(default)s, a GPU if there is one)"

@@ -54,6 +54,13 @@ def test_what_does_not_fit_is_refused_before_anything_is_loaded(
     assert main(["index", "build", str(corpus), "--force"]) == 0
 
 
+def test_an_unknown_kind_is_refused_whatever_the_retriever(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for retriever in ("bm25", "dense"):
+        with pytest.raises(SystemExit):
+            main(["index", "build", str(corpus), "--retriever", retriever, "--kind", "foo"])
+        assert "invalid choice: 'foo'" in capsys.readouterr().err
+
+
 def test_a_dense_index_needs_an_encoder(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["index", "build", str(corpus), "--retriever", "dense"]) == 1
     assert "expected --encoder" in capsys.readouterr().err
