@@ -17,7 +17,7 @@ pytest.importorskip("transformers")
 from agents.hf import HFAgent  # noqa: E402
 from training.tiny import traces, warm_start  # noqa: E402
 from training.tiny.vocabulary import SPECIAL, TAGS, build_tokenizer, words  # noqa: E402
-from training.tiny.warm_start import CARD, MIX, WEIGHTS, WarmStartConfig, build_model, main  # noqa: E402
+from training.tiny.warm_start import CARD, MIX, WEIGHTS, WarmStartConfig, build_model, main, run  # noqa: E402
 
 WORLD = World(WorldConfig(seed=31))
 TOKENIZER = build_tokenizer()
@@ -116,7 +116,7 @@ def test_the_warm_start_writes_a_loadable_policy_and_its_card_last(tmp_path):
     config = WarmStartConfig(
         output=tmp_path / "out", n_repeat_batches=1, n_batches=1, batch_size=2, n_tasks=4, threads=1
     )
-    main(config)
+    run(config)
     card = json.loads((config.output / CARD).read_text(encoding="utf-8"))
     agent = HFAgent.from_path(config.output)
     assert agent.model.num_parameters() == card["n_parameters"]
@@ -129,14 +129,28 @@ def test_the_warm_start_goes_on_from_given_weights_and_refuses_other_folders(tmp
         start=WEIGHTS, proposer_patience=0.5, output=tmp_path / "out", n_repeat_batches=0, n_batches=1, batch_size=2,
         lr=1e-5, n_tasks=4, threads=1,
     )  # fmt: skip
-    main(config)
+    run(config)
     card = json.loads((config.output / CARD).read_text(encoding="utf-8"))
     assert card["mix"]["proposer_patience"] == 0.5 and card["config"]["start"] == WEIGHTS.as_posix()
     before, after = (HFAgent.from_path(folder).model.state_dict() for folder in (WEIGHTS, config.output))
     moved = max((before[name] - after[name]).abs().max().item() for name in before)
     assert 0 < moved < 1e-3
     with pytest.raises(SystemExit, match="check the path"):
-        main(replace(config, start=tmp_path))
+        run(replace(config, start=tmp_path))
+
+
+@pytest.mark.parametrize("output", [None, "{weights}", "{weights}/../weights", "{start}", "{start}/../link"])
+def test_neither_the_shipped_weights_nor_those_of_the_start_are_written_over(tmp_path, capsys, output):
+    start = tmp_path / "start"
+    start.mkdir()
+    (tmp_path / "link").symlink_to(start)
+    # The folder is empty so that, were the check missing, loading would fail before anything is written over.
+    flags = [] if output is None else ["--output", output.format(weights=WEIGHTS, start=start)]
+    assert main(["--start", str(start), *flags]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == "" and shown.err.count("\n") == 1
+    assert shown.err.startswith("ConfigError: expected an --output that is neither")
+    assert not any(start.iterdir())
 
 
 def test_training_worlds_are_neither_self_play_nor_held_out_worlds():

@@ -14,14 +14,16 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ssp_env.errors import ConfigError, SSPError
 from ssp_env.world import World, WorldConfig
 from training.tiny.evaluate import measure_start
 from training.tiny.traces import Mix, Trace, repeat_batch, world_traces
@@ -49,7 +51,7 @@ class WarmStartConfig:
     """Settings of the warm start."""
 
     output: Path = WEIGHTS
-    """Folder for weights, tokenizer and card."""
+    """Folder for weights, tokenizer and card; with --start one of its own."""
     start: Path | None = None
     """Folder of weights to go on from; None: new ones."""
     proposer_patience: float | None = None
@@ -225,10 +227,29 @@ def save(
     os.replace(partial, config.output / CARD)
 
 
-def main(config: WarmStartConfig) -> None:
-    """Build, train, measure, save."""
+def check(config: WarmStartConfig) -> None:
+    """Refuse what must not be trained.
+
+    Raises:
+        ConfigError: If the shipped weights, or those to go on from, would be written over.
+    """
+    output = config.output.resolve()
+    if config.start and output in (WEIGHTS.resolve(), config.start.resolve()):
+        raise ConfigError(
+            f"expected an --output that is neither --start nor the folder of the shipped weights, got "
+            f"{config.output.as_posix()!r}; give --output another folder"
+        )
+
+
+def run(config: WarmStartConfig) -> None:
+    """Build, train, measure, save.
+
+    Raises:
+        ConfigError: If the configuration is refused; nothing is trained or written then.
+    """
     import torch
 
+    check(config)
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=Path(__file__).parent)
     torch.set_num_threads(config.threads)
     tokenizer = build_tokenizer()
@@ -254,7 +275,18 @@ def main(config: WarmStartConfig) -> None:
     )
 
 
-if __name__ == "__main__":
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code; what a user can put right is one message, not a traceback."""
     import tyro
 
-    main(tyro.cli(WarmStartConfig))
+    config = tyro.cli(WarmStartConfig, args=arguments)
+    try:
+        run(config)
+    except SSPError as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
