@@ -1,5 +1,7 @@
 import json
-from dataclasses import replace
+import shlex
+from dataclasses import asdict, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,11 +15,12 @@ from ssp_env.world.language import parse
 from ssp_env.world.names import N_SINGLE, WORDS
 
 pytest.importorskip("transformers")
+tyro = pytest.importorskip("tyro")
 
 from agents.hf import HFAgent  # noqa: E402
 from training.tiny import traces, warm_start  # noqa: E402
 from training.tiny.vocabulary import SPECIAL, TAGS, build_tokenizer, words  # noqa: E402
-from training.tiny.warm_start import CARD, MIX, WEIGHTS, WarmStartConfig, build_model, main, run  # noqa: E402
+from training.tiny.warm_start import CARD, MIX, WEIGHTS, WarmStartConfig, build_model, command, main, run, save  # noqa: E402
 
 WORLD = World(WorldConfig(seed=31))
 TOKENIZER = build_tokenizer()
@@ -139,6 +142,28 @@ def test_the_warm_start_goes_on_from_given_weights_and_refuses_other_folders(tmp
         run(replace(config, start=tmp_path))
 
 
+def given_by(line):
+    """Return the configuration that a recorded command gives."""
+    assert (words := shlex.split(line))[:2] == ["python", "training/tiny/warm_start.py"]
+    return tyro.cli(WarmStartConfig, args=words[2:])
+
+
+@pytest.mark.parametrize("start", [None, Path("a start")])
+def test_the_command_on_the_card_gives_the_same_configuration(tmp_path, start):
+    config = WarmStartConfig(
+        output=tmp_path / "an output", start=start, proposer_patience=0.02, seed=1, n_repeat_batches=0, n_batches=2,
+        batch_size=3, repeat_lr=1e-3, lr=1e-5, context_weight=0.5, bfloat16=True, threads=1, n_tasks=4,
+    )  # fmt: skip
+    save(config, build_model(TOKENIZER, seed=0), TOKENIZER, {})
+    assert given_by(json.loads((config.output / CARD).read_text(encoding="utf-8"))["command"]) == config
+
+
+def test_the_command_leaves_out_what_is_as_usual():
+    assert command(WarmStartConfig()) == "python training/tiny/warm_start.py"
+    assert command(WarmStartConfig(output=WEIGHTS / ".." / WEIGHTS.name)) == "python training/tiny/warm_start.py"
+    assert command(WarmStartConfig(output=Path("x"))) == "python training/tiny/warm_start.py --output x"
+
+
 @pytest.mark.parametrize("output", [None, "{weights}", "{weights}/../weights", "{start}", "{start}/../link"])
 def test_neither_the_shipped_weights_nor_those_of_the_start_are_written_over(tmp_path, capsys, output):
     start = tmp_path / "start"
@@ -163,6 +188,10 @@ def test_the_shipped_weights_are_small_and_match_their_card(name, patience):
     folder = WEIGHTS.parent / name
     card = json.loads((folder / CARD).read_text(encoding="utf-8"))
     agent = HFAgent.from_path(folder)
+    config = given_by(card["command"])
+    assert WEIGHTS.parents[2] / config.output == folder
+    settings = {**asdict(config), "start": config.start and config.start.as_posix()}
+    assert card["config"].items() <= settings.items()
     assert card["mix"].get("proposer_patience") == patience
     assert (card["start"]["proposals with 2 searches"]["searches"] > 0.5) == (patience is None)
     assert sum(path.stat().st_size for path in folder.iterdir()) < 1_000_000

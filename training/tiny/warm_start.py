@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -202,6 +203,19 @@ def _curriculum(config: WarmStartConfig, tokenizer: PreTrainedTokenizerFast) -> 
     yield from zip(batches(config, tokenizer), range(config.n_batches), strict=False)
 
 
+def command(config: WarmStartConfig) -> str:
+    """Return the command line that gives this configuration; what is as usual is left out."""
+    usual = asdict(WarmStartConfig())
+    words = ["python", "training/tiny/warm_start.py"]
+    for name, value in asdict(config).items():
+        if value == usual[name] or (name == "output" and value.resolve() == WEIGHTS.resolve()):
+            continue
+        words.append(f"--{name.replace('_', '-')}")
+        if value is not True:
+            words.append(value.as_posix() if isinstance(value, Path) else str(value))
+    return shlex.join(words)
+
+
 def save(
     config: WarmStartConfig, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, figures: Mapping[str, object]
 ) -> None:
@@ -214,10 +228,8 @@ def save(
     tokenizer.save_pretrained(config.output)
     settings = {key: value for key, value in asdict(config).items() if key != "output"}
     settings["start"] = config.start and config.start.as_posix()
-    usual = asdict(WarmStartConfig())
-    flags = [f"--{key.replace('_', '-')} {value}" for key, value in settings.items() if value != usual[key]]
     card = {
-        "command": " ".join(["python", "training/tiny/warm_start.py", *flags]),
+        "command": command(config),
         "config": settings,
         "mix": asdict(mix_of(config)),
         **figures,
