@@ -178,6 +178,22 @@ def test_neither_the_shipped_weights_nor_those_of_the_start_are_written_over(tmp
     assert not any(start.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--n-tasks", "3"], "expected at least 4 tasks, one for each held-out world, got 3; raise --n-tasks"),
+        (["--n-tasks", "8000"], "lower --n-tasks"),
+    ],
+)
+def test_what_cannot_be_trained_is_one_message_before_the_training(tmp_path, capsys, flags, message):
+    output = tmp_path / "out"
+    assert main(["--output", str(output), "--n-repeat-batches", "0", "--n-batches", "0", *flags]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == "" and shown.err.count("\n") == 1
+    assert shown.err.startswith("ConfigError: expected ") and message in shown.err
+    assert not output.exists()
+
+
 def test_training_worlds_are_neither_self_play_nor_held_out_worlds():
     assert warm_start.FIRST_WORLD >= 100_000
     assert MIX.patience < 0.5, "longer questions must leave something to learn"

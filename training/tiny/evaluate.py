@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from agents.hf import HFAgent
+from ssp_env.errors import ConfigError
 from ssp_env.types import ReadingCase, Sampling, Seed, Task, Trajectory
 from ssp_env.world import KINDS, World, WorldConfig
 from ssp_env.world.experts import ExpertAgent
@@ -20,10 +21,31 @@ HELD_OUT = tuple(range(1000, 1004))
 _STOP = {"solver": ("</search>", "</answer>"), "proposer": ("</search>", "</question>")}
 
 
+def check_tasks(n_tasks: int) -> None:
+    """Draw the held-out tasks, some seconds, so that their number is refused before and not after a training.
+
+    Raises:
+        ConfigError: If a held-out world gets no task of a kind, or does not hold that many.
+    """
+    if n_tasks < len(HELD_OUT):
+        raise ConfigError(
+            f"expected at least {len(HELD_OUT)} tasks, one for each held-out world, got {n_tasks}; raise --n-tasks"
+        )
+    for world in (World(WorldConfig(seed=seed)) for seed in HELD_OUT):
+        for kind in KINDS:
+            try:
+                world.tasks(kind, n_tasks // len(HELD_OUT), np.random.default_rng(world.config.seed))
+            except ValueError as error:
+                raise ConfigError(
+                    f"expected no more {kind} tasks than the held-out worlds hold, got {n_tasks} for {len(HELD_OUT)} "
+                    f"worlds; lower --n-tasks ({error})"
+                ) from error
+
+
 def measure_start(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, *, n_tasks: int = 200
 ) -> dict[str, dict[str, float]]:
-    """Return shares in 0 .. 1.
+    """Return shares in 0 .. 1; ``n_tasks`` must pass ``check_tasks``.
 
     Greedy and sampled accuracy of the solver by kind, greedy accuracy of the reader by kind, and the merits of
     sampled proposals by demanded searches.

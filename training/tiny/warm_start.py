@@ -26,7 +26,7 @@ import numpy as np
 
 from ssp_env.errors import ConfigError, SSPError
 from ssp_env.world import World, WorldConfig
-from training.tiny.evaluate import measure_start
+from training.tiny.evaluate import check_tasks, measure_start
 from training.tiny.traces import Mix, Trace, repeat_batch, world_traces
 from training.tiny.vocabulary import SPECIAL, TAGS, build_tokenizer
 
@@ -243,7 +243,8 @@ def check(config: WarmStartConfig) -> None:
     """Refuse what must not be trained.
 
     Raises:
-        ConfigError: If the shipped weights, or those to go on from, would be written over.
+        ConfigError: If the shipped weights, or those to go on from, would be written over, or the number of held-out
+            tasks is wrong.
     """
     output = config.output.resolve()
     if config.start and output in (WEIGHTS.resolve(), config.start.resolve()):
@@ -251,6 +252,7 @@ def check(config: WarmStartConfig) -> None:
             f"expected an --output that is neither --start nor the folder of the shipped weights, got "
             f"{config.output.as_posix()!r}; give --output another folder"
         )
+    check_tasks(config.n_tasks)
 
 
 def run(config: WarmStartConfig) -> None:
