@@ -1,7 +1,9 @@
-"""Measure a tiny policy in held-out worlds: solver accuracy by kind, and what its proposals are worth."""
+"""Load a tiny policy and measure it in held-out worlds: solver accuracy by kind, and what its proposals are worth."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,6 +42,38 @@ def check_tasks(n_tasks: int) -> None:
                     f"expected no more {kind} tasks than the held-out worlds hold, got {n_tasks} for {len(HELD_OUT)} "
                     f"worlds; lower --n-tasks ({error})"
                 ) from error
+
+
+def load_start(folder: Path, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
+    """Return the policy of a folder, in float32.
+
+    Raises:
+        ConfigError: If the folder does not hold a Llama of as many words as the tokenizer has, with all its weights.
+    """
+    import torch
+    from safetensors import SafetensorError
+    from transformers import LlamaForCausalLM
+
+    asked, remedy = f"as --start {folder.as_posix()!r}", "give a folder that a warm start wrote"
+    try:
+        settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"expected the folder of a policy {asked}, got: {error}; {remedy}") from error
+    kind, size = settings.get("model_type"), settings.get("vocab_size")
+    if (kind, size) != ("llama", len(tokenizer)):
+        raise ConfigError(f"expected a llama of {len(tokenizer)} words {asked}, got a {kind} of {size}; {remedy}")
+    try:
+        model, differences = LlamaForCausalLM.from_pretrained(
+            folder, dtype=torch.float32, attn_implementation="sdpa", local_files_only=True, output_loading_info=True
+        )
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        said = " ".join(str(error).split()).rstrip(".")
+        raise ConfigError(f"expected a policy with its weights {asked}, got: {said}; {remedy}") from error
+    if wrong := differences["missing_keys"] | differences["unexpected_keys"]:
+        raise ConfigError(
+            f"expected the weights named by config.json {asked}, got more or fewer: {min(wrong)}; {remedy}"
+        )
+    return model
 
 
 def measure_start(

@@ -26,7 +26,7 @@ import numpy as np
 
 from ssp_env.errors import ConfigError, SSPError
 from ssp_env.world import World, WorldConfig
-from training.tiny.evaluate import check_tasks, measure_start
+from training.tiny.evaluate import check_tasks, load_start, measure_start
 from training.tiny.traces import Mix, Trace, repeat_batch, world_traces
 from training.tiny.vocabulary import SPECIAL, TAGS, build_tokenizer
 
@@ -100,16 +100,6 @@ def build_model(tokenizer: PreTrainedTokenizerFast, *, seed: int) -> PreTrainedM
         pad_token_id=tokenizer.pad_token_id,
     )
     return LlamaForCausalLM(config)
-
-
-def load(folder: Path) -> PreTrainedModel:
-    """Return the policy of a folder, in float32."""
-    if not (folder / "config.json").is_file():
-        raise SystemExit(f"expected the folder of a policy as --start, got {str(folder)!r}; check the path")
-    import torch
-    from transformers import LlamaForCausalLM
-
-    return LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="sdpa")
 
 
 def mix_of(config: WarmStartConfig) -> Mix:
@@ -228,12 +218,7 @@ def save(
     tokenizer.save_pretrained(config.output)
     settings = {key: value for key, value in asdict(config).items() if key != "output"}
     settings["start"] = config.start and config.start.as_posix()
-    card = {
-        "command": command(config),
-        "config": settings,
-        "mix": asdict(mix_of(config)),
-        **figures,
-    }
+    card = {"command": command(config), "config": settings, "mix": asdict(mix_of(config)), **figures}
     partial = config.output / f"{CARD}.partial"
     partial.write_text(json.dumps(card, indent=2) + "\n", encoding="utf-8")
     os.replace(partial, config.output / CARD)
@@ -243,8 +228,8 @@ def check(config: WarmStartConfig) -> None:
     """Refuse what must not be trained.
 
     Raises:
-        ConfigError: If the shipped weights, or those to go on from, would be written over, or the number of held-out
-            tasks is wrong.
+        ConfigError: If the shipped weights, or those to go on from, would be written over, or if the patience or the
+            number of held-out tasks is out of range.
     """
     output = config.output.resolve()
     if config.start and output in (WEIGHTS.resolve(), config.start.resolve()):
@@ -252,6 +237,9 @@ def check(config: WarmStartConfig) -> None:
             f"expected an --output that is neither --start nor the folder of the shipped weights, got "
             f"{config.output.as_posix()!r}; give --output another folder"
         )
+    patience = config.proposer_patience
+    if patience is not None and not 0 <= patience <= 1:
+        raise ConfigError(f"expected --proposer-patience in 0 .. 1, got {patience}; give a probability")
     check_tasks(config.n_tasks)
 
 
@@ -267,7 +255,7 @@ def run(config: WarmStartConfig) -> None:
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=Path(__file__).parent)
     torch.set_num_threads(config.threads)
     tokenizer = build_tokenizer()
-    model = load(config.start) if config.start else build_model(tokenizer, seed=config.seed)
+    model = load_start(config.start, tokenizer) if config.start else build_model(tokenizer, seed=config.seed)
     n_parameters = sum(parameter.numel() for parameter in model.parameters())
     print(f"{n_parameters} parameters, {len(tokenizer)} words")
     start = time.monotonic()
@@ -292,8 +280,11 @@ def run(config: WarmStartConfig) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code; what a user can put right is one message, not a traceback."""
     import tyro
+    from transformers.utils import logging
 
     config = tyro.cli(WarmStartConfig, args=arguments)
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
     try:
         run(config)
     except SSPError as error:
