@@ -36,7 +36,9 @@ def _add_corpus(parser: argparse.ArgumentParser) -> None:
     build.add_argument("sources", nargs="+", type=Path, metavar="SOURCE", help="a file, or a folder of text files")
     build.add_argument("--out", required=True, type=Path, help="the corpus folder")
     build.add_argument("--format", help="format of all sources; default: told from their content")
-    build.add_argument("--workers", type=int, default=2, help="processes; 0: all work in this one (default: %(default)s)")
+    build.add_argument(
+        "--workers", type=int, default=2, help="processes; 0: all work in this one (default: %(default)s)"
+    )
     build.add_argument("--words", type=int, default=100, help="words a passage (default: %(default)s)")
     build.add_argument("--on-clash", choices=("refuse", "keep-first"), default="refuse", help="different pages, one id")
     build.add_argument("--rebuild", action="store_true", help="replace a corpus that was made from something else")
