@@ -51,11 +51,12 @@ class RunConfig:
     index_dir: str | None = None
     """Folder for indexes; None: beside the corpus."""
     prompt_set: str | None = None
-    """Prompts: paper, worked (examples, for small models) or compact (for the shipped policies and their like)."""
+    """Prompts: paper, worked (examples, for small models) or compact; None: compact for models with the words of the
+    shipped policies, paper for others."""
     max_context: int | None = None
     """Longest episode in tokens; None: what the model allows."""
-    max_new_tokens: int = 48
-    """Longest completion in tokens."""
+    max_new_tokens: int | None = None
+    """Longest completion in tokens; None: 48 for the shipped policies and their like, 512 for others."""
     temperature: float = 1.0
     """Sampling temperature in training; evaluation is greedy."""
 
@@ -167,8 +168,13 @@ def resolved(config: RunConfig) -> RunConfig:
     preset = OPTIMIZERS[config.optimizer]
     given = {f.name: getattr(config, f.name) for f in fields(OptimizerPreset)}
     changes: dict[str, object] = {name: getattr(preset, name) for name, value in given.items() if value is None}
-    defaults = {"rules": "paper", "reader": "policy"} if config.corpus else {"rules": "world", "reader": "oracle"}
-    defaults["prompt_set"] = "compact" if _vocabulary(config.model) == _vocabulary(SHIPPED_MODEL) else "paper"
+    defaults: dict[str, object] = {"rules": "world", "reader": "oracle"}
+    if config.corpus:
+        defaults = {"rules": "paper", "reader": "policy"}
+    is_tiny = _vocabulary(config.model) == _vocabulary(SHIPPED_MODEL)
+    defaults |= (
+        {"prompt_set": "compact", "max_new_tokens": 48} if is_tiny else {"prompt_set": "paper", "max_new_tokens": 512}
+    )
     changes |= {name: value for name, value in defaults.items() if getattr(config, name) is None}
     for name in ("out", "model", "seeds", "pool_tasks", "eval_tasks", "index_dir"):
         if (value := getattr(config, name)) is not None:

@@ -61,6 +61,7 @@ class SelfPlayDriver:
                 raise RunError(f"expected a pool in {folder.checkpoint.path}, got {pool!r}; delete this checkpoint")
             self.pool.load_state_dict(pool)
             self.round = folder.checkpoint.round
+        self._max_new_tokens = config.max_new_tokens or 0
         self._played: list[Round] = []
         self._figures: Figures = {}
         self._lines: list[Mapping[str, object]] = [*folder.metrics()]
@@ -78,7 +79,7 @@ class SelfPlayDriver:
             agents,
             pool=self.pool,
             rng=np.random.default_rng([config.seed, 6, self.round]),
-            sampling=Sampling(max_tokens=config.max_new_tokens, temperature=config.temperature),
+            sampling=Sampling(max_tokens=self._max_new_tokens, temperature=config.temperature),
             games=self.games.training,
         )
         rows, counts = scored_rows(self._played, config, learn_solver=self.round >= config.warm_up_rounds)
@@ -107,7 +108,7 @@ class SelfPlayDriver:
         if not self.games.tasks:
             return {}
         config, games = self.config, self.games
-        accuracy = evaluate(games.held_out, games.tasks, agent, max_new_tokens=config.max_new_tokens)
+        accuracy = evaluate(games.held_out, games.tasks, agent, max_new_tokens=self._max_new_tokens)
         figures: Figures = {f"held_out/{kind}": share for kind, share in accuracy.items()}
         if config.eval_samples and self.round in (0, config.n_rounds):
             sampled = pass_at_k(
@@ -115,7 +116,7 @@ class SelfPlayDriver:
                 games.tasks,
                 agent,
                 n_samples=config.eval_samples,
-                max_new_tokens=config.max_new_tokens,
+                max_new_tokens=self._max_new_tokens,
                 temperature=config.temperature,
                 seed=config.eval_world,
             )
@@ -123,7 +124,7 @@ class SelfPlayDriver:
         return figures
 
     def _closed_book(self, agent: Agent) -> quality.ClosedBook:
-        return quality.closed_book(self._played, self.games, agent, max_new_tokens=self.config.max_new_tokens)
+        return quality.closed_book(self._played, self.games, agent, max_new_tokens=self._max_new_tokens)
 
     def _note(
         self, figures: Mapping[str, float | None], played: Sequence[Round], known: quality.ClosedBook | None = None

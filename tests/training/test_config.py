@@ -107,11 +107,18 @@ def test_a_world_may_be_trained_in_that_is_not_examined():
 def test_prompts_follow_the_vocabulary_of_the_model(tmp_path):
     shutil.copytree(SHIPPED_MODEL, tmp_path / "checkpoint")
     odd = f"{Path(SHIPPED_MODEL).parent}/../tiny/reluctant_02"
-    assert [resolved(RunConfig(model=m)).prompt_set for m in (str(tmp_path / "checkpoint"), odd)] == ["compact"] * 2
+    for model in (str(tmp_path / "checkpoint"), odd):
+        assert (resolved(RunConfig(model=model)).prompt_set, resolved(RunConfig(model=model)).max_new_tokens) == (
+            "compact",
+            48,
+        )
     for text in ("{", "[]", '{"model": {"vocab": {"a": 0}}}', None):
         (tmp_path / "checkpoint" / "tokenizer.json").write_text(text) if text else None
         other = str(tmp_path / ("checkpoint" if text else "none"))
-        assert resolved(RunConfig(model=other)).prompt_set == "paper"
+        assert (resolved(RunConfig(model=other)).prompt_set, resolved(RunConfig(model=other)).max_new_tokens) == (
+            "paper",
+            512,
+        )
 
 
 @pytest.mark.parametrize(
