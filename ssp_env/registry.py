@@ -16,8 +16,6 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Generic, TypeVar, cast
 
-import numpy as np
-
 from ssp_env.config import GameConfig, canonical, complete, game_rules
 from ssp_env.corpus import MemoryCorpus, open_corpus
 from ssp_env.errors import ConfigError
@@ -29,7 +27,7 @@ from ssp_env.retrieval import make_retriever
 from ssp_env.retrieval.ranking import suggest
 from ssp_env.tools import TOOLS
 from ssp_env.types import Seed, Task
-from ssp_env.world import KINDS, OracleReader, World, WorldConfig
+from ssp_env.world import OracleReader, World, WorldConfig, world_seeds, world_tasks
 
 __all__ = ["GameConfig", "build_agent", "build_game", "clear", "register_agent"]
 
@@ -37,8 +35,6 @@ ValueT = TypeVar("ValueT")
 AgentFactory = Callable[..., Agent]
 
 MAX_ENTRIES = 32
-WORLD_TASKS_PER_KIND = 30
-WORLD_SEEDS = 200
 
 AGENTS: dict[str, str | AgentFactory] = {"world-expert": "ssp_env.world.experts:ExpertAgent"}
 """Name to factory, or to where it is (``module:factory``)."""
@@ -182,18 +178,13 @@ def _corpus(spec: Mapping[str, object], index_dir: Path | None) -> tuple[Corpus,
 def _tasks(path: object, world: World | None) -> Sequence[Task]:
     if path is not None:
         return tuple(read_tasks(Path(str(path))))
-    if world is None:
-        return ()
-    rng = np.random.default_rng([world.config.seed, 1])
-    return tuple(task for kind in KINDS for task in world.tasks(kind, WORLD_TASKS_PER_KIND, rng))
+    return () if world is None else world_tasks(world)
 
 
 def _seeds(path: object, world: World | None) -> Sequence[Seed]:
     if path is not None:
         return tuple(read_seeds(Path(str(path))))
-    if world is None:
-        return ()
-    return tuple(world.seeds(WORLD_SEEDS, np.random.default_rng([world.config.seed, 2]), n_searches=(1, 2, 3)))
+    return () if world is None else world_seeds(world)
 
 
 def _judge(spec: Mapping[str, object]) -> Judge:

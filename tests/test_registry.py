@@ -13,8 +13,8 @@ from ssp_env.errors import ConfigError, CorpusError
 from ssp_env.judge import ModelJudge
 from ssp_env.readers import AgentReader
 from ssp_env.registry import build_agent, build_game, clear, register_agent
-from ssp_env.types import Completion, JudgeCase
-from ssp_env.world import KINDS, OracleReader
+from ssp_env.types import Completion, JudgeCase, Seed
+from ssp_env.world import KINDS, OracleReader, drawn
 from tests.fakes import ScriptedAgent
 
 
@@ -62,10 +62,19 @@ def test_equal_configurations_share_one_game():
 
 
 def test_world_tasks_repeat_and_differ_between_worlds():
-    first = build_game({}).tasks
+    first = tuple(build_game({}).tasks)
     clear()
-    assert build_game({}).tasks == first
-    assert build_game({"corpus": {"world": {"seed": 1}}}).tasks != first
+    assert tuple(build_game({}).tasks) == first
+    assert tuple(build_game({"corpus": {"world": {"seed": 1}}}).tasks) != first
+
+
+def test_tasks_and_seeds_of_a_world_are_drawn_when_they_are_needed(monkeypatch):
+    draws = []
+    monkeypatch.setattr(drawn, "sample_seeds", lambda world, n, rng, **_: draws.append(n) or [Seed("a", "b")] * n)
+    game = build_game({})
+    assert draws == []
+    assert len(game.seeds) == 200 and game.seeds[-1] == Seed("a", "b") and game.seeds[:2] == (Seed("a", "b"),) * 2
+    assert draws == [200]
 
 
 def test_threads_build_one_game():
