@@ -6,9 +6,18 @@ import numpy as np
 import pytest
 
 from ssp_env.errors import AgentError
-from ssp_env.rollout import play
+from ssp_env.rollout import play, play_apart
 from ssp_env.types import Completion, ReadingCase, Sampling, Task
-from tests.fakes import PASSAGES, PROPOSAL, SEED, BrokenRetriever, FunctionAgent, ScriptedAgent, tiny_game
+from tests.fakes import (
+    PASSAGES,
+    PROPOSAL,
+    SEED,
+    BrokenRetriever,
+    FakeRetriever,
+    FunctionAgent,
+    ScriptedAgent,
+    tiny_game,
+)
 
 TASK = Task("t", "Which lake?", ("Lake Tarn",))
 SOLVE = ("<search>Elm</search>", "<answer>Lake Tarn</answer>")
@@ -73,6 +82,20 @@ def test_tool_outage_fails_only_the_callers() -> None:
     agent = FunctionAgent(lambda c: SOLVE[0] if "lake 0" in c.prompt[-1]["content"] else SOLVE[1])
     episodes = [game.episode("solver", Task(str(i), f"Which lake {i}?", ("x",))) for i in range(2)]
     assert [r.status for r in rollout(episodes, agent)] == ["failed", "finished"]
+
+
+def test_parties_play_as_if_alone_and_search_together() -> None:
+    retriever = FakeRetriever()
+    game = tiny_game(retriever=retriever)
+    agent = ScriptedAgent(SOLVE)
+    parties = [([game.episode("solver", TASK)], np.random.default_rng(seed)) for seed in (4, 5)]
+    together = play_apart(parties, agent, sampling=Sampling())
+    assert [len(batch) for batch in retriever.batches] == [2]
+    seeds = [sampling.seed for _, sampling in agent.calls]
+    alone = ScriptedAgent(SOLVE)
+    for seed, records in zip((4, 5), together, strict=True):
+        assert rollout([game.episode("solver", TASK)], alone, seed) == records
+    assert [sampling.seed for _, sampling in alone.calls] == [seeds[i] for i in (0, 2, 1, 3)]
 
 
 @pytest.mark.parametrize("error", [RuntimeError("bug"), KeyboardInterrupt()])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain, islice
 from typing import Unpack
 
 from ssp_env.envs.base import TextEnv
@@ -15,7 +16,7 @@ from ssp_env.game import Game
 from ssp_env.protocols import Agent, Reader
 from ssp_env.readers import AgentReader
 from ssp_env.registry import GameConfig, build_agent, build_game
-from ssp_env.rollout import play as play_episodes
+from ssp_env.rollout import play_apart
 from ssp_env.types import ReadingCase, RoleName, Sampling
 
 AgentSpec = str | Mapping[str, object]
@@ -53,27 +54,40 @@ class ProposerScenario:
             read = read_all(self._reader, [plays[i] for i in pending], cases)
         validations = {i: step for i, step in enumerate(entered) if not isinstance(step, ReadingCase)}
         validations.update(zip(pending, read, strict=True))
-        return [self._finish(play, accept(play, validations[i])) for i, play in enumerate(plays)]
+        judged = [accept(play, validations[i]) for i, play in enumerate(plays)]
+        return [
+            replace(play, episode=proposed.episode, reward=play.ended[0].reward or 0.0).closes()
+            for proposed, play in zip(plays, self._paid(judged), strict=True)
+        ]
 
-    def _finish(self, proposed: Play, play: Play) -> Play:
-        accepted = play.validation is not None and play.validation.ok
-        if accepted and self._opponent is not None:
-            play = pay_proposer(self._solve(play, self._opponent))
-        else:
-            reward = 1.0 if accepted else play.game.rules.invalid_reward
-            play = replace(play, ended=(replace(play.ended[0], reward=reward),))
-        return replace(play, episode=proposed.episode, reward=play.ended[0].reward or 0.0).closes()
+    def _paid(self, plays: Sequence[Play]) -> list[Play]:
+        if self._opponent is None:
+            rewards = [play.game.rules.invalid_reward if play.task is None else 1.0 for play in plays]
+            return [
+                replace(play, ended=(replace(play.ended[0], reward=reward),))
+                for play, reward in zip(plays, rewards, strict=True)
+            ]
+        solved = iter(self._solve([play for play in plays if play.task is not None], self._opponent))
+        return [pay_proposer(play if play.task is None else next(solved)) for play in plays]
 
-    def _solve(self, play: Play, opponent: Agent) -> Play:
-        if play.task is None:
-            raise TypeError("expected an accepted proposal")
-        episodes = [play.game.episode("solver", play.task) for _ in range(play.game.rules.n_solves)]
-        for solve in play_episodes(episodes, opponent, sampling=self._sampling, rng=play.rng()):
+    def _solve(self, plays: Sequence[Play], opponent: Agent) -> list[Play]:
+        """Return the plays with the opponent's solves: all searches of a turn and all verdicts in one call each."""
+        parties = [
+            ([play.game.episode("solver", play.task) for _ in range(play.game.rules.n_solves)], play.rng())
+            for play in plays
+            if play.task is not None
+        ]
+        for solve in chain.from_iterable(play_apart(parties, opponent, sampling=self._sampling)):
             if solve.status == "failed":
                 raise AgentError(f"expected the opponent's solves, got a failure ({solve.error}); repeat the step")
-        for solved in judge_solves([replace(play, episode=episode) for episode in episodes]):
-            play = replace(play, ended=(*play.ended, solved.ended[-1]), verdicts=(*play.verdicts, solved.verdicts[-1]))
-        return play
+        tried = [replace(play, episode=e) for play, (solves, _) in zip(plays, parties, strict=True) for e in solves]
+        judged = iter(judge_solves(tried))
+        return [_with_solves(play, list(islice(judged, play.game.rules.n_solves))) for play in plays]
+
+
+def _with_solves(play: Play, solved: Sequence[Play]) -> Play:
+    ended = (*play.ended, *(solve.ended[-1] for solve in solved))
+    return replace(play, ended=ended, verdicts=tuple(solve.verdicts[-1] for solve in solved))
 
 
 class SearchProposerEnv(TextEnv):

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import gymnasium as gym
+import numpy as np
 import pytest
 
 from ssp_env.envs.base import TextEnv
 from ssp_env.envs.proposer import ProposerScenario
+from ssp_env.envs.vector import TextVectorEnv
 from ssp_env.errors import AgentError, ConfigError, JudgeError, ReaderError
+from ssp_env.judge import ExactJudge
 from ssp_env.presets import GameRules
 from ssp_env.registry import build_agent
-from ssp_env.types import Reading, Sampling
-from tests.fakes import PROPOSAL, BrokenAgent, BrokenJudge, FixedReader, FunctionAgent, ScriptedAgent, tiny_game
+from ssp_env.types import Completion, Reading, Sampling
+from tests.fakes import (
+    PROPOSAL,
+    BrokenAgent,
+    BrokenJudge,
+    BrokenRetriever,
+    FakeRetriever,
+    FixedReader,
+    FunctionAgent,
+    ScriptedAgent,
+    tiny_game,
+)
 
 
 def opened(game=None, opponent=None):
@@ -122,6 +135,68 @@ def test_our_failures_are_raised_and_the_step_may_be_repeated(game, opponent, er
         with pytest.raises(error):
             env.step(PROPOSAL[-1])
     assert env.play is before and before.episode.running
+
+
+class Dice:
+    """Searches once; what it asks and answers depends on the call's seed and the place in the call."""
+
+    def complete(self, conversations, *, sampling):
+        rng = np.random.default_rng(sampling.seed)
+        words = [("<search>Elm</search>", "<search>Ash</search>"), ("<answer>Lake Tarn</answer>", "<answer>x</answer>")]
+        return [Completion(words[min(len(c.turns), 1)][rng.integers(2)]) for c in conversations]
+
+
+def propose_all(env, n_accepted):
+    """Let the first environments propose and the others end with a question that is rejected."""
+    env.reset(seed=3)
+    replies = [PROPOSAL] * n_accepted + [(*PROPOSAL[:2], "<question>Why?</question>")] * (env.num_envs - n_accepted)
+    for texts in zip(*replies, strict=True):
+        _, rewards, _, _, infos = env.step(texts)
+    return rewards.tolist(), infos
+
+
+def vector(game, opponent, n):
+    return TextVectorEnv(ProposerScenario(game, opponent, sampling=Sampling()), game, num_envs=n)
+
+
+def test_the_opponent_of_all_environments_searches_and_is_judged_in_one_call_a_step():
+    class CountingJudge(ExactJudge):
+        sizes = []
+
+        def judge(self, cases):
+            self.sizes.append(len(cases))
+            return super().judge(cases)
+
+    retriever = FakeRetriever()
+    game = tiny_game(GameRules(n_solves=2), retriever=retriever, reader=FixedReader(), judge=CountingJudge())
+    rewards, infos = propose_all(vector(game, Dice(), 6), 4)
+    assert [len(batch) for batch in retriever.batches] == [6, 6, 8]
+    assert CountingJudge.sizes == [4, 8]  # the readings, then the solves
+    assert rewards[4:] == [0.0, 0.0] and infos["validation"].tolist() == ["ok"] * 4 + ["too_short"] * 2
+
+
+def test_an_opponent_plays_the_same_in_single_and_vector_environments():
+    game = tiny_game(reader=FixedReader())
+    rewards, infos = propose_all(vector(game, Dice(), 4), 4)
+    for i in range(4):
+        env = TextEnv(ProposerScenario(game, Dice(), sampling=Sampling()), game)
+        env.reset(seed=3 + i)
+        _, reward, _, _, info = propose(env)
+        assert (reward, info["verdicts"]) == (rewards[i], infos["verdicts"][i])
+        assert info["rewards"]["solver"] == infos["rewards"]["solver"][i]
+    assert len(set(map(tuple, infos["verdicts"]))) > 1
+
+
+def test_an_outage_while_the_opponent_solves_changes_no_environment():
+    retriever = BrokenRetriever("Ash")
+    env = vector(tiny_game(retriever=retriever, reader=FixedReader()), Dice(), 4)
+    with pytest.raises(AgentError, match="retriever is down"):
+        propose_all(env, 3)
+    assert not any(play.over or play.ended for play in env.plays)
+    retriever.word = "no such word"
+    texts = [PROPOSAL[-1]] * 3 + ["<question>Why?</question>"]
+    repeated = env.step(texts)[1].tolist()
+    assert repeated == propose_all(vector(tiny_game(reader=FixedReader()), Dice(), 4), 3)[0]
 
 
 def test_the_opponent_repeats_for_a_seed():
