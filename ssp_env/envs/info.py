@@ -61,7 +61,7 @@ def describe(play: Play) -> Info:
         valid_action=not isinstance(action, Invalid),
         invalid_reason=action.reason if isinstance(action, Invalid) else "",
     )
-    if play.over:
+    if not episode.running:
         _add_end(info, play)
     return info
 
@@ -69,7 +69,7 @@ def describe(play: Play) -> Info:
 def transcript(play: Play) -> str:
     """Return all that was said so far, by role, as one text."""
     parts = [_said(trajectory) for trajectory in play.ended]
-    if not play.over:
+    if play.episode.running:
         parts.append(_said(play.episode.record()))
     if play.validation is not None:
         parts.append(f"--- validation: {play.validation.reason}")

@@ -7,6 +7,8 @@ from dataclasses import replace
 from itertools import chain, islice
 from typing import Unpack
 
+from gymnasium.vector import AutoresetMode
+
 from ssp_env.envs.base import TextEnv
 from ssp_env.envs.gate import accept, enter_gate, pay_proposer, read_all
 from ssp_env.envs.play import Play, judge_solves
@@ -148,13 +150,21 @@ def make_vector(
     *,
     opponent: AgentSpec | None = None,
     render_mode: str | None = None,
-    autoreset_mode: str = "NextStep",
+    autoreset_mode: str | AutoresetMode = "NextStep",
+    max_episode_steps: int | None = None,
     **config: Unpack[GameConfig],
 ) -> TextVectorEnv:
     """Return the vector environment, for ``gymnasium.make_vec``."""
     game = build_game(config)
     scenario = _scenario(game, opponent)
-    return TextVectorEnv(scenario, game, num_envs=num_envs, render_mode=render_mode, autoreset_mode=autoreset_mode)
+    return TextVectorEnv(
+        scenario,
+        game,
+        num_envs=num_envs,
+        render_mode=render_mode,
+        autoreset_mode=autoreset_mode,
+        max_episode_steps=max_episode_steps,
+    )
 
 
 def _scenario(game: Game, opponent: AgentSpec | None) -> ProposerScenario:

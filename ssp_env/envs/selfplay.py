@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Unpack
 
+from gymnasium.vector import AutoresetMode
+
 from ssp_env.envs.base import TextEnv
 from ssp_env.envs.gate import accept, enter_gate, leave_gate, pay_proposer, read_all
 from ssp_env.envs.play import Play, judge_solves
@@ -106,13 +108,19 @@ def make_vector(
     num_envs: int = 1,
     *,
     render_mode: str | None = None,
-    autoreset_mode: str = "NextStep",
+    autoreset_mode: str | AutoresetMode = "NextStep",
+    max_episode_steps: int | None = None,
     **config: Unpack[GameConfig],
 ) -> TextVectorEnv:
     """Return the vector environment, for ``gymnasium.make_vec``."""
     game = playable(build_game(config))
     return TextVectorEnv(
-        SelfPlayScenario(), game, num_envs=num_envs, render_mode=render_mode, autoreset_mode=autoreset_mode
+        SelfPlayScenario(),
+        game,
+        num_envs=num_envs,
+        render_mode=render_mode,
+        autoreset_mode=autoreset_mode,
+        max_episode_steps=max_episode_steps,
     )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Unpack
 
+from gymnasium.vector import AutoresetMode
+
 from ssp_env.envs.base import TextEnv
 from ssp_env.envs.play import Play, judge_solves
 from ssp_env.envs.vector import TextVectorEnv
@@ -75,11 +77,17 @@ def make_vector(
     num_envs: int = 1,
     *,
     render_mode: str | None = None,
-    autoreset_mode: str = "NextStep",
+    autoreset_mode: str | AutoresetMode = "NextStep",
+    max_episode_steps: int | None = None,
     **config: Unpack[GameConfig],
 ) -> TextVectorEnv:
     """Return the vector environment, for ``gymnasium.make_vec``."""
     game = build_game(config)
     return TextVectorEnv(
-        SolverScenario(), game, num_envs=num_envs, render_mode=render_mode, autoreset_mode=autoreset_mode
+        SolverScenario(),
+        game,
+        num_envs=num_envs,
+        render_mode=render_mode,
+        autoreset_mode=autoreset_mode,
+        max_episode_steps=max_episode_steps,
     )

@@ -7,6 +7,7 @@ one game and live in this process; there is nothing to copy, and text of any len
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -38,8 +39,10 @@ class TextVectorEnv(VectorEnv[Texts, Sequence[str], npt.NDArray[Any]]):
     """Many episodes of one scenario over one game.
 
     ``autoreset_mode`` ``"NextStep"``: the step after an episode's end ignores its action, resets it and pays 0.
-    ``"Disabled"``: ended episodes are reset by hand with ``options={"reset_mask": flags}``; the other episodes stay as
-    they are. ``infos`` hold arrays with ``_key`` masks, as Gymnasium's own vector environments make them.
+    ``"SameStep"``: the step that ends an episode resets it too; its last observation and info are in
+    ``infos["final_obs"]`` and ``infos["final_info"]``. ``"Disabled"``: ended episodes are reset by hand with
+    ``options={"reset_mask": flags}``; the other episodes stay as they are. ``infos`` hold arrays with ``_key`` masks,
+    as Gymnasium's own vector environments make them.
     """
 
     def __init__(
@@ -50,18 +53,21 @@ class TextVectorEnv(VectorEnv[Texts, Sequence[str], npt.NDArray[Any]]):
         num_envs: int = 1,
         render_mode: str | None = None,
         autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
+        max_episode_steps: int | None = None,
     ) -> None:
         """Prepare the episodes; nothing is drawn before the first reset.
 
+        ``max_episode_steps`` truncates as Gymnasium's ``TimeLimit`` does for a single environment: the episode is left
+        as it is, unjudged and unpaid; -1 is no limit. The game's own limit is the rule ``max_turns``, which settles it.
+
         Raises:
-            ValueError: If the number is not positive or the mode is ``"SameStep"`` or unknown.
+            ValueError: If a number is not positive or the mode is unknown.
         """
-        mode = AutoresetMode(autoreset_mode)
-        if num_envs < 1 or mode is AutoresetMode.SAME_STEP:
-            raise ValueError(
-                f"expected a positive num_envs and autoreset_mode 'NextStep' or 'Disabled', got {num_envs!r} and "
-                f"{mode.value!r}; change them"
-            )
+        mode = _mode(autoreset_mode)
+        limit = None if max_episode_steps == -1 else max_episode_steps
+        for name, number in (("num_envs", num_envs), ("max_episode_steps", 1 if limit is None else limit)):
+            if not isinstance(number, int | np.integer) or number < 1:
+                raise ValueError(f"expected a positive whole number as {name}, got {number!r}; change it")
         self.num_envs = num_envs
         self.render_mode = check_render_mode(render_mode)
         self.metadata = {"render_modes": list(RENDER_MODES), "render_fps": 1, "autoreset_mode": mode}
@@ -71,7 +77,9 @@ class TextVectorEnv(VectorEnv[Texts, Sequence[str], npt.NDArray[Any]]):
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.game = game
         self._scenario = scenario
-        self._autoreset = mode is AutoresetMode.NEXT_STEP
+        self._mode = mode
+        self._max_steps = limit
+        self._steps = [0] * num_envs
         self._rngs = [np_random()[0] for _ in range(num_envs)]
         self._plays: list[Play] = []
 
@@ -104,7 +112,8 @@ class TextVectorEnv(VectorEnv[Texts, Sequence[str], npt.NDArray[Any]]):
         opened = {i: opening(self._scenario, self.game, rng=rngs[i], options=choices[i]) for i in chosen}
         self._rngs = [rngs[i] if i in opened else self._rngs[i] for i in range(self.num_envs)]
         self._plays = [opened[i] if i in opened else self._plays[i] for i in range(self.num_envs)]
-        return self._texts(), self._infos(opened)
+        self._steps = [0 if i in opened else self._steps[i] for i in range(self.num_envs)]
+        return self._texts(), self._infos({}, opened)
 
     def step(self, actions: Sequence[str]) -> tuple[Texts, Numbers, Flags, Flags, dict[str, Any]]:
         """Take one completion per episode.
@@ -113,7 +122,7 @@ class TextVectorEnv(VectorEnv[Texts, Sequence[str], npt.NDArray[Any]]):
             Texts, rewards (float64), terminations and truncations (bool), each of shape ``(num_envs,)``, and infos.
 
         Raises:
-            ResetNeeded: Without autoreset, if an episode is over.
+            ResetNeeded: If an episode is over and the mode is ``"Disabled"``.
             TypeError: If an action is not a string.
             ValueError: If the number of actions is not ``num_envs``.
             SSPError: If something on our side failed; nothing has happened and the same step may be repeated.
@@ -121,19 +130,24 @@ class TextVectorEnv(VectorEnv[Texts, Sequence[str], npt.NDArray[Any]]):
         plays = self.plays
         if isinstance(actions, str) or len(actions) != self.num_envs:
             raise ValueError(f"expected {self.num_envs} actions, got {actions!r:.80}; pass one string per episode")
-        going = [i for i, play in enumerate(plays) if not (self._autoreset and play.over)]
+        over = [i for i, play in enumerate(plays) if play.over and self._mode is AutoresetMode.NEXT_STEP]
+        going = [i for i in range(self.num_envs) if i not in over]
         for i in going:
             check_step(plays[i], actions[i])
         moved = step(self._scenario, [plays[i] for i in going], [actions[i] for i in going])
-        now = dict(zip(going, moved, strict=True))
-        for i in range(self.num_envs):
-            if i not in now:
-                now[i] = opening(self._scenario, self.game, rng=self._rngs[i], options=None)
-        self._plays = [now[i] for i in range(self.num_envs)]
-        rewards = np.array([play.reward for play in self._plays], dtype=np.float64)
-        terminations = np.array([play.terminated for play in self._plays], dtype=np.bool_)
-        truncations = np.array([play.truncated for play in self._plays], dtype=np.bool_)
-        return self._texts(), rewards, terminations, truncations, self._infos(range(self.num_envs))
+        now = {i: self._limited(i, play) for i, play in zip(going, moved, strict=True)} | self._reopened(over)
+        ended = [i for i in going if now[i].over] if self._mode is AutoresetMode.SAME_STEP else []
+        again = self._reopened(ended)
+        self._plays = [again.get(i, now[i]) for i in range(self.num_envs)]
+        self._steps = [0 if i in over or i in again else self._steps[i] + 1 for i in range(self.num_envs)]
+        infos: dict[str, Any] = {}
+        for i in ended:
+            final = {"final_obs": now[i].observation, "final_info": dict(describe(now[i]))}
+            infos = self._add_info(infos, final, i)
+        rewards = np.array([now[i].reward for i in range(self.num_envs)], dtype=np.float64)
+        terminations = np.array([now[i].terminated for i in range(self.num_envs)], dtype=np.bool_)
+        truncations = np.array([now[i].truncated for i in range(self.num_envs)], dtype=np.bool_)
+        return self._texts(), rewards, terminations, truncations, self._infos(infos, range(self.num_envs))
 
     def render(self) -> tuple[str, ...] | None:
         """Return one transcript per episode in mode ``ansi``, else None."""
@@ -142,8 +156,16 @@ class TextVectorEnv(VectorEnv[Texts, Sequence[str], npt.NDArray[Any]]):
     def _texts(self) -> Texts:
         return tuple(play.observation for play in self._plays)
 
-    def _infos(self, members: Iterable[int]) -> dict[str, Any]:
-        infos: dict[str, Any] = {}
+    def _limited(self, i: int, play: Play) -> Play:
+        """Return the play, truncated if it has had its last step."""
+        last = self._max_steps is not None and self._steps[i] + 1 >= self._max_steps
+        return replace(play, truncated=True) if last else play
+
+    def _reopened(self, members: Iterable[int]) -> dict[int, Play]:
+        return {i: opening(self._scenario, self.game, rng=self._rngs[i], options=None) for i in members}
+
+    def _infos(self, infos: dict[str, Any], members: Iterable[int]) -> dict[str, Any]:
+        """Return the infos with those of members added."""
         for i in members:
             infos = self._add_info(infos, dict(describe(self._plays[i])), i)
         return infos
@@ -175,3 +197,11 @@ class TextVectorEnv(VectorEnv[Texts, Sequence[str], npt.NDArray[Any]]):
             {name: value[i] if isinstance(value, list) else value for name, value in given.items()}
             for i in range(self.num_envs)
         ]
+
+
+def _mode(value: str | AutoresetMode) -> AutoresetMode:
+    try:
+        return AutoresetMode(value)
+    except ValueError as error:
+        names = [mode.value for mode in AutoresetMode]
+        raise ValueError(f"expected an autoreset_mode out of {names}, got {value!r}; name one of these") from error

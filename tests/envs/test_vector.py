@@ -72,6 +72,60 @@ def test_episodes_equal_those_of_single_environments(env_id):
     assert gym.make_vec(env_id, num_envs=1).num_envs == 1
 
 
+def plain(infos):
+    """Infos that can be compared: arrays as lists."""
+    return {k: plain(v) if isinstance(v, dict) else np.asarray(v).tolist() for k, v in infos.items()}
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+@pytest.mark.parametrize("limit", [None, 3])
+@pytest.mark.parametrize("env_id", ENV_IDS)
+def test_all_replies_equal_those_of_gymnasiums_own_vector_environment(env_id, limit, mode):
+    """Autoreset, final observations and infos, and ``max_episode_steps``, which there is a wrapper."""
+    spec = gym.make(env_id, rules={"preset": "world", "max_turns": 4}, max_episode_steps=limit).spec
+    ours = gym.make_vec(spec, num_envs=4, autoreset_mode=mode)
+    theirs = gym.make_vec(spec, num_envs=4, vectorization_mode="sync", vector_kwargs={"autoreset_mode": mode})
+    assert ours.metadata["autoreset_mode"] is theirs.metadata["autoreset_mode"] is mode
+    ours.action_space.seed(3)
+    replies = [env.reset(seed=5) for env in (ours, theirs)]
+    n_ended = 0
+    for _ in range(15):
+        actions = [text if i % 2 else "hello" for i, text in enumerate(ours.action_space.sample())]
+        (obs, *numbers, infos), (their_obs, *their_numbers, their_infos) = (env.step(actions) for env in (ours, theirs))
+        assert obs == their_obs
+        assert [n.tolist() for n in numbers] == [n.tolist() for n in their_numbers]
+        assert plain(infos) == plain(their_infos)
+        ended = numbers[1] | numbers[2]
+        n_ended += ended.sum()
+        assert ("final_obs" in infos) == (mode is AutoresetMode.SAME_STEP and ended.any())
+        if mode is AutoresetMode.DISABLED and ended.any():
+            replies = [env.reset(options={"reset_mask": ended}) for env in (ours, theirs)]
+            assert replies[0][0] == replies[1][0] and plain(replies[0][1]) == plain(replies[1][1])
+    assert n_ended
+    theirs.close()
+
+
+def test_a_step_limit_leaves_the_episode_as_it_is():
+    env = gym.make_vec("SearchSolver-v0", num_envs=1, max_episode_steps=2, render_mode="ansi")
+    env.reset(seed=0)
+    env.step(["<search>town</search>"])
+    observations, rewards, terminations, truncations, infos = env.step(["<search>town</search>"])
+    assert "<information>" in observations[0] and "rewards" not in infos and rewards.tolist() == [0.0]
+    assert (terminations.tolist(), truncations.tolist()) == ([False], [True])
+    assert env.render()[0].count("[assistant]") == 2
+    unlimited = gym.make_vec(gym.make("SearchSolver-v0", max_episode_steps=1).spec, max_episode_steps=-1)
+    unlimited.reset(seed=0)
+    assert not unlimited.step(["<search>town</search>"])[3].any()
+
+
+@pytest.mark.parametrize("mode", ["SameStep", AutoresetMode.DISABLED])
+def test_a_vector_spec_makes_the_same_environment_again(mode):
+    env = gym.make_vec("SearchSolver-v0", num_envs=3, autoreset_mode=mode, max_episode_steps=2)
+    again = gym.make_vec(env.spec)
+    assert (again.num_envs, again.metadata) == (3, env.metadata)
+    assert again.reset(seed=1)[0] == env.reset(seed=1)[0]
+
+
 @pytest.mark.parametrize("options", [5, 0, "task", ["task"], {"task": False}, {"task": [0, 0, False]}, {"tsk": 0}])
 def test_bad_options_are_refused(options):
     env = tiny_vector()
@@ -159,9 +213,11 @@ def test_misuse_is_refused(call, error):
         call(tiny_vector(2))
 
 
-@pytest.mark.parametrize("parts", [{"num_envs": 0}, {"autoreset_mode": "SameStep"}, {"autoreset_mode": "Never"}])
+@pytest.mark.parametrize(
+    "parts", [{"num_envs": 0}, {"max_episode_steps": 0}, {"max_episode_steps": "2"}, {"autoreset_mode": "Never"}]
+)
 def test_bad_construction_is_refused(parts):
-    with pytest.raises(ValueError, match="SameStep|Never|positive"):
+    with pytest.raises(ValueError, match="expected .* got (0|'2'|'Never'); (change it|name one)"):
         TextVectorEnv(SolverScenario(), tiny_game(), **parts)
 
 
