@@ -13,6 +13,7 @@ from ssp_env.envs import register_envs
 
 if TYPE_CHECKING:
     from ssp_env.corpus import MemoryCorpus, open_corpus
+    from ssp_env.envs.recording import RecordEpisodes
     from ssp_env.errors import SSPError
     from ssp_env.game import Game
     from ssp_env.presets import PRESETS, GameRules
@@ -34,6 +35,7 @@ _HOMES = {
     "MemoryCorpus": "corpus",
     "PRESETS": "presets",
     "Passage": "types",
+    "RecordEpisodes": "envs.recording",
     "SSPError": "errors",
     "Sampling": "types",
     "Seed": "types",
@@ -56,6 +58,7 @@ __all__ = [
     "GameRules",
     "MemoryCorpus",
     "Passage",
+    "RecordEpisodes",
     "SSPError",
     "Sampling",
     "Seed",

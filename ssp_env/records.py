@@ -22,6 +22,7 @@ from ssp_env.types import (
     ToolCall,
     Trajectory,
     Turn,
+    Validation,
     Verdict,
 )
 
@@ -32,17 +33,13 @@ def round_record(played: Round, *, with_prompts: bool = False) -> dict[str, obje
     """Return a round as plain JSON; ``schema`` changes when a field changes its name or meaning."""
     return {
         "schema": SCHEMA,
-        "seed": _item(played.seed),
+        "seed": item_record(played.seed),
         "proposal": trajectory_record(played.proposal, with_prompt=with_prompts),
-        "validation": {
-            "reason": played.validation.reason,
-            "response": played.validation.response,
-            "error": played.validation.error,
-        },
+        "validation": validation_record(played.validation),
         "origin": played.origin,
-        "task": None if played.task is None else _item(played.task),
+        "task": None if played.task is None else item_record(played.task),
         "solves": [
-            {**trajectory_record(solve, with_prompt=with_prompts), "verdict": _verdict(verdict)}
+            {**trajectory_record(solve, with_prompt=with_prompts), "verdict": verdict_record(verdict)}
             for solve, verdict in zip(played.solves, played.verdicts, strict=True)
         ],
         "success_rate": played.success_rate,
@@ -86,7 +83,8 @@ def _action(action: ToolCall | Final | Invalid) -> dict[str, str]:
             return {"kind": "invalid", "reason": reason}
 
 
-def _item(item: Seed | Task | ReadingCase) -> dict[str, object]:
+def item_record(item: Seed | Task | ReadingCase) -> dict[str, object]:
+    """Return what an episode starts from as plain JSON."""
     match item:
         case Seed():
             return {
@@ -101,7 +99,13 @@ def _item(item: Seed | Task | ReadingCase) -> dict[str, object]:
             return {"question": item.question, "passages": [passage.id for passage in item.passages]}
 
 
-def _verdict(verdict: Verdict) -> dict[str, str]:
+def validation_record(validation: Validation) -> dict[str, str]:
+    """Return a validation as plain JSON."""
+    return {"reason": validation.reason, "response": validation.response, "error": validation.error}
+
+
+def verdict_record(verdict: Verdict) -> dict[str, str]:
+    """Return a verdict as plain JSON."""
     return {"label": verdict.label, "method": verdict.method, "detail": verdict.detail}
 
 
