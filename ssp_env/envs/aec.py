@@ -76,8 +76,13 @@ class SearchSelfPlayAEC(AECEnv[str, str, str | None]):  # type: ignore[misc]
         self._select()
 
     def observe(self, agent: str) -> str:
-        """Return what an agent sees: the prompt or reply if it acts next, else ""."""
-        return self._current().observation if agent == self.agent_selection else ""
+        """Return what an agent sees: the prompt or reply if it acts next, else "".
+
+        Raises:
+            ResetNeeded: Before the first reset.
+        """
+        play = self._current()
+        return play.observation if agent == self.agent_selection else ""
 
     def step(self, action: str | None) -> None:
         """Take one completion of the acting agent; None removes an agent whose round is over.

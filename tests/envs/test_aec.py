@@ -84,10 +84,10 @@ def test_spaces_are_the_same_objects_and_render_is_a_transcript(monkeypatch):
 
 
 def test_before_the_reset_nothing_can_be_done():
-    env = SearchSelfPlayAEC()
-    env.agent_selection = "proposer_0"
-    with pytest.raises(ResetNeeded):
-        env.step("x")
+    env = SearchSelfPlayAEC(render_mode="ansi")
+    for call in (lambda: env.step("x"), lambda: env.observe("proposer_0"), env.render):
+        with pytest.raises(ResetNeeded, match="call reset first"):
+            call()
 
 
 def test_pettingzoo_seed_test():

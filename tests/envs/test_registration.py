@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import inspect
 import os
+import re
 import subprocess
 import sys
 
@@ -52,6 +54,31 @@ def test_a_spec_survives_json(env_id):
     assert rebuilt.unwrapped.game is env.unwrapped.game
 
 
+@pytest.mark.parametrize("env_id", sorted(ENV_IDS))
+def test_docstrings_have_the_headings_of_gymnasium_in_its_order(env_id):
+    module, name = ENV_IDS[env_id].split(":")
+    documented = inspect.getdoc(getattr(importlib.import_module(module), name))
+    assert re.findall(r"^## (.*)$", documented, re.MULTILINE) == [
+        "Description",
+        "Action Space",
+        "Observation Space",
+        "Starting State",
+        "Rewards",
+        "Episode End",
+        "Information",
+        "Arguments",
+        "Version History",
+    ]
+
+
+@pytest.mark.parametrize("env_id", sorted(ENV_IDS))
+def test_transcripts_can_be_collected(env_id):
+    env = gym.make(env_id, render_mode="ansi_list")
+    env.reset(seed=0)
+    env.step("<search>town</search>")
+    assert [frame.count("[assistant]") for frame in env.render()] == [0, 1]
+
+
 def test_registering_again_changes_nothing():
     before = {env_id: gym.registry[env_id] for env_id in ENV_IDS}
     register_envs()
@@ -70,9 +97,13 @@ def test_gymnasium_wrappers_work():
     env.step("<search>town</search>")
     _, _, terminated, truncated, info = env.step("<search>town</search>")
     assert (terminated, truncated, info["episode"]["l"]) == (False, True, 2)
-    vector = gym.wrappers.vector.DictInfoToList(gym.make_vec("SearchSolver-v0", num_envs=2))
+    vector = gym.make_vec("SearchSolver-v0", num_envs=2, autoreset_mode="SameStep", max_episode_steps=1)
+    vector = gym.wrappers.vector.DictInfoToList(gym.wrappers.vector.RecordEpisodeStatistics(vector))
     _, infos = vector.reset(seed=0)
     assert [info["role"] for info in infos] == ["solver", "solver"]
+    *_, infos = vector.step(["<search>town</search>", "<answer>x</answer>"])
+    assert [info["final_info"]["n_searches"] for info in infos] == [1, 0]
+    assert [info["episode"]["l"] for info in infos] == [1, 1]
 
 
 def run(code, **environment):
