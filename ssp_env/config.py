@@ -7,20 +7,22 @@ type are refused here, so that building can only fail on what lies outside: file
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TypedDict
+from typing import TypedDict, TypeVar, cast
 
 from ssp_env.errors import ConfigError
+from ssp_env.judge import JUDGES
 from ssp_env.presets import PRESETS, GameRules, rules
 from ssp_env.prompts import PROMPT_SETS
+from ssp_env.protocols import AgentOf, Judge, Reader
+from ssp_env.readers import READERS
 from ssp_env.retrieval.nested import complete_spec
 from ssp_env.retrieval.ranking import suggest
 from ssp_env.tools import TOOLS
 
-JUDGES = ("exact", "model")
-READERS = ("agent", "oracle", "policy")
+PartT = TypeVar("PartT")
 
 
 class GameConfig(TypedDict, total=False):
@@ -37,7 +39,8 @@ class GameConfig(TypedDict, total=False):
         judge: ``"exact"``, ``{"name": "exact", "mode": ...}`` or ``{"name": "model", "agent": agent}``.
         reader: Who checks that a question can be answered: ``"oracle"`` (only over a world, the default there),
             ``{"name": "oracle", "error": 0.2}`` (which guesses in that share of cases), ``"policy"`` (the playing agent
-            itself, the default elsewhere), or ``{"agent": agent}``.
+            itself, the default elsewhere), ``{"agent": agent}``, or ``"judge"`` (the agent of a model judge: the
+            default elsewhere with rules ``"code"``, as in the released code, which refuses other judges then).
         tasks: JSONL file of questions; None: the world's.
         seeds: JSONL file of answers; None: the world's.
 
@@ -70,19 +73,23 @@ def complete(config: Mapping[str, object]) -> dict[str, object]:
             known = list(GameConfig.__annotations__)
             raise ConfigError(f"expected a setting of the game, got {key!r}; {suggest(str(key), known)}")
     corpus = _corpus(config.get("corpus", "world"))
-    world = "world" in corpus
-    return {
+    reader = config.get("reader")
+    named_rules = config.get("rules", "world" if "world" in corpus else "paper")
+    full: dict[str, object] = {
         "corpus": corpus,
         "retriever": _retriever(config.get("retriever", "bm25")),
         "index_dir": _path(config.get("index_dir"), "index_dir"),
         "tools": _tools(config.get("tools", ("search",))),
-        "rules": _rules(config.get("rules", "world" if world else "paper")),
+        "rules": _rules(named_rules),
         "prompt_set": _choice(config.get("prompt_set", "paper"), PROMPT_SETS, "prompt set"),
         "judge": named(config.get("judge", "exact"), JUDGES, "judge"),
-        "reader": _reader(config.get("reader"), world=world),
+        "reader": _reader(_default_reader(corpus, named_rules) if reader is None else reader),
         "tasks": _path(config.get("tasks"), "tasks"),
         "seeds": _path(config.get("seeds"), "seeds"),
     }
+    judge_maker(full)
+    reader_maker(full)
+    return full
 
 
 def canonical(value: object) -> str:
@@ -104,6 +111,16 @@ def game_rules(value: Mapping[str, object]) -> GameRules:
     return GameRules(**value)  # type: ignore[arg-type]
 
 
+def judge_maker(full: Mapping[str, object]) -> Callable[[AgentOf], Judge]:
+    """Return what makes the judge of a completed configuration; raises ``ConfigError`` if its settings do not fit."""
+    return _maker(JUDGES, full, "judge", ())
+
+
+def reader_maker(full: Mapping[str, object]) -> Callable[[AgentOf], Reader | None]:
+    """Return what makes the reader of a completed configuration; raises ``ConfigError`` if its settings do not fit."""
+    return _maker(READERS, full, "reader", (full,))
+
+
 def named(value: object, known: Collection[str], what: str) -> dict[str, object]:
     """Return ``{"name": ..., setting: ...}`` for a name or such a mapping.
 
@@ -115,6 +132,19 @@ def named(value: object, known: Collection[str], what: str) -> dict[str, object]
         raise ConfigError(f"expected a name or {{'name': ..., ...}} for the {what}, got {value!r}; write one of these")
     _choice(spec["name"], known, what)
     return dict(json.loads(canonical(dict(spec))))
+
+
+def _maker(
+    factories: Mapping[str, Callable[..., PartT]], full: Mapping[str, object], what: str, known: Sequence[object]
+) -> PartT:
+    settings = dict(cast("Mapping[str, object]", full[what]))
+    name = str(settings.pop("name"))
+    try:
+        return factories[name](*known, **settings)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"expected {name!r} with settings of its own as {what}, got {settings!r} ({error}); correct them"
+        ) from error
 
 
 def _choice(value: object, known: Collection[str], what: str) -> object:
@@ -167,25 +197,17 @@ def _tools(value: object) -> list[str]:
     return list(value)
 
 
-def _reader(value: object, *, world: bool) -> dict[str, object]:
-    if value is None:
-        return {"name": "oracle" if world else "policy"}
-    if isinstance(value, Mapping) and set(value) == {"agent"}:
-        return {"name": "agent", "agent": json.loads(canonical(value["agent"]))}
-    spec = named(value, ("oracle", "policy"), "reader")
-    known = {"name", "error", "seed"} if spec["name"] == "oracle" else {"name"}
-    error = spec.get("error", 0.0)
-    if not set(spec) <= known or not isinstance(error, int | float) or not 0.0 <= error <= 1.0:
-        raise ConfigError(
-            f"expected 'oracle', {{'name': 'oracle', 'error': 0 .. 1}}, 'policy' or {{'agent': ...}} as reader, "
-            f"got {value!r}; write one of these"
-        )
-    if spec["name"] == "oracle" and not world:
-        raise ConfigError(
-            "expected a reader that knows the corpus, got 'oracle', which only knows generated worlds; "
-            "use 'policy' or {'agent': ...}"
-        )
-    return spec
+def _default_reader(corpus: Mapping[str, object], named_rules: object) -> str:
+    if "world" in corpus:
+        return "oracle"
+    preset = named_rules.get("preset") if isinstance(named_rules, Mapping) else named_rules
+    return "judge" if preset == "code" else "policy"
+
+
+def _reader(value: object) -> dict[str, object]:
+    if isinstance(value, Mapping) and "agent" in value:
+        value = {"name": "agent", **value}
+    return named(value, READERS, "reader")
 
 
 def _rules(value: object) -> dict[str, object]:

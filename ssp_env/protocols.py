@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -34,6 +34,10 @@ class Agent(Protocol):
             AgentError: If the batch could not be completed; then no completion of it exists.
         """
         ...
+
+
+AgentOf = Callable[[object], Agent]
+"""Makes the agent that a configuration describes."""
 
 
 @runtime_checkable

@@ -16,18 +16,17 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Generic, TypeVar, cast
 
-from ssp_env.config import GameConfig, canonical, complete, game_rules
+from ssp_env.config import GameConfig, canonical, complete, game_rules, judge_maker, reader_maker
 from ssp_env.corpus import MemoryCorpus, open_corpus
 from ssp_env.errors import ConfigError
 from ssp_env.game import Game
 from ssp_env.items import read_seeds, read_tasks
-from ssp_env.judge import ExactJudge, ExactMode, ModelJudge
-from ssp_env.protocols import Agent, Corpus, Judge, Reader
+from ssp_env.protocols import Agent, Corpus
 from ssp_env.retrieval import make_retriever
 from ssp_env.retrieval.ranking import suggest
 from ssp_env.tools import TOOLS
 from ssp_env.types import Seed, Task
-from ssp_env.world import OracleReader, World, WorldConfig, world_seeds, world_tasks
+from ssp_env.world import World, WorldConfig, world_seeds, world_tasks
 
 __all__ = ["GameConfig", "build_agent", "build_game", "clear", "register_agent"]
 
@@ -153,8 +152,8 @@ def _build(full: Mapping[str, object]) -> Game:
     return Game(
         corpus=corpus,
         tools={name: TOOLS[name](corpus, retriever, rules.top_k) for name in spec["tools"]},
-        judge=_judge(spec["judge"]),
-        reader=_reader(spec["reader"], str(full["prompt_set"])),
+        judge=judge_maker(full)(build_agent),
+        reader=reader_maker(full)(build_agent),
         rules=rules,
         prompt_set=str(full["prompt_set"]),
         seeds=_seeds(full["seeds"], world),
@@ -185,27 +184,3 @@ def _seeds(path: object, world: World | None) -> Sequence[Seed]:
     if path is not None:
         return tuple(read_seeds(Path(str(path))))
     return () if world is None else world_seeds(world)
-
-
-def _judge(spec: Mapping[str, object]) -> Judge:
-    settings = {key: value for key, value in spec.items() if key != "name"}
-    allowed = {"mode"} if spec["name"] == "exact" else {"mode", "agent"}
-    if unknown := sorted(set(settings) - allowed):
-        raise ConfigError(f"expected settings out of {sorted(allowed)} for judge {spec['name']!r}, got {unknown}")
-    mode = cast("ExactMode", settings.get("mode", "both"))
-    if spec["name"] == "exact":
-        return ExactJudge(mode)
-    if "agent" not in settings:
-        raise ConfigError("expected an 'agent' for judge 'model', got none; name the agent to ask")
-    return ModelJudge(build_agent(settings["agent"]), mode=mode)
-
-
-def _reader(spec: Mapping[str, object], prompt_set: str) -> Reader | None:
-    if spec["name"] == "policy":
-        return None
-    if spec["name"] == "oracle":
-        settings = cast("dict[str, float]", {key: value for key, value in spec.items() if key != "name"})
-        return OracleReader(**settings)  # type: ignore[arg-type]
-    from ssp_env.readers import AgentReader
-
-    return AgentReader(build_agent(spec["agent"]), prompt_set=prompt_set)

@@ -36,6 +36,26 @@ def test_a_real_corpus_gets_the_paper_rules_and_the_policy_as_reader(corpus):
     assert full["reader"] == {"name": "policy"}
 
 
+MODEL = {"name": "model", "agent": "module:factory"}
+
+
+@pytest.mark.parametrize("named", ["code", {"preset": "code", "n_solves": 2}])
+def test_the_rules_of_the_code_let_the_judges_model_read_over_a_real_corpus(corpus, named):
+    assert complete({"corpus": corpus, "rules": named, "judge": MODEL})["reader"] == {"name": "judge"}
+    assert complete({"rules": named})["reader"] == {"name": "oracle"}
+    assert complete({"corpus": corpus, "rules": named, "reader": "policy"})["reader"] == {"name": "policy"}
+    with pytest.raises(ConfigError, match="judge={'name': 'model'.*reader='policy' or reader={'agent'"):
+        complete({"corpus": corpus, "rules": named})
+
+
+def test_other_rules_do_not_ask_the_judges_model(corpus):
+    assert complete({"corpus": corpus, "judge": MODEL})["reader"] == {"name": "policy"}
+
+
+def test_the_agent_of_a_reader_may_be_named_with_and_without_the_readers_kind():
+    assert complete({"reader": {"agent": "x"}}) == complete({"reader": {"name": "agent", "agent": "x"}})
+
+
 def test_a_complete_configuration_is_plain_json(corpus):
     full = complete({"corpus": [corpus], "rules": {"preset": "code", "n_solves": 2}, "reader": {"agent": "x"}})
     assert json.loads(canonical(full)) == full
@@ -92,6 +112,11 @@ def test_whole_numbers_may_stand_for_floats():
         ({"rules": {"preset": "paper", "proposer_reward": "zero_sm"}}, "zero_sum"),
         ({"prompt_set": "papers"}, "did you mean 'paper'"),
         ({"judge": "exakt"}, "did you mean 'exact'"),
+        ({"judge": {"name": "model"}}, "'agent'"),
+        ({"judge": {"name": "exact", "mode": "loose"}}, "expected a mode out of"),
+        ({"reader": "judge"}, "a judge with an agent"),
+        ({"reader": "agent"}, "'agent'"),
+        ({"reader": {"name": "oracle", "seed": "x"}}, "a whole number"),
         ({"reader": "orcale"}, "did you mean 'oracle'"),
         ({"reader": {"name": "oracle", "x": 1}}, "expected 'oracle'"),
         ({"reader": {"name": "oracle", "error": 1.5}}, "expected 'oracle'"),

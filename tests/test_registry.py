@@ -13,7 +13,7 @@ from ssp_env.errors import ConfigError, CorpusError
 from ssp_env.judge import ModelJudge
 from ssp_env.readers import AgentReader
 from ssp_env.registry import build_agent, build_game, clear, register_agent
-from ssp_env.types import Completion, JudgeCase, Seed
+from ssp_env.types import Completion, JudgeCase, Reading, ReadingCase, Seed
 from ssp_env.world import KINDS, OracleReader, drawn
 from tests.fakes import ScriptedAgent
 
@@ -143,6 +143,15 @@ def test_model_judge_and_agent_reader_ask_named_agents():
     game = build_game({"judge": {"name": "model", "agent": "judge"}, "reader": {"agent": "judge"}})
     assert isinstance(game.judge, ModelJudge) and isinstance(game.reader, AgentReader)
     assert game.judge.judge([JudgeCase(question="q", answers=("a",), response="the a")])[0].correct
+
+
+def test_the_agent_of_the_judge_reads_where_the_reader_is_the_judge():
+    agent = ScriptedAgent(["<answer>Lake Tarn</answer> Correct"])
+    register_agent("both", lambda: agent)
+    game = build_game({"judge": {"name": "model", "agent": "both"}, "reader": "judge", "prompt_set": "worked"})
+    assert game.reader.read([ReadingCase("Which?", ())]) == [Reading("Lake Tarn")]
+    assert game.judge.judge([JudgeCase(question="q", answers=("a",), response="the a")])[0].correct
+    assert len(agent.calls) == 2 and agent.calls[0][0][0].prompt[0]["role"] == "system"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Literal
 
 from ssp_env.errors import ConfigError
+from ssp_env.judge import JUDGES
 from ssp_env.presets import rules
+from ssp_env.readers import READERS
 from training.advantages import ESTIMATORS, Aggregation
 from training.presets import OPTIMIZERS, OptimizerPreset
 from training.update import Schedule, Updates, UpdateSettings
@@ -67,7 +69,8 @@ class RunConfig:
     n_solves: int | None = None
     """Solver episodes per question; None: as the rules say."""
     reader: str | None = None
-    """Who checks a question: oracle or '{"name": "oracle", "error": 0.2}' (worlds only), policy, or module:factory."""
+    """Who checks a question: oracle or '{"name": "oracle", "error": 0.2}' (worlds only), policy, module:factory of an
+    agent, or judge (the agent of the judge); None: oracle in worlds, judge with the rules code, else policy."""
     judge: str = "exact"
     """Who compares answers: exact, or module:factory of an agent that is asked when rules do not decide."""
     pool_tasks: str | None = None
@@ -170,7 +173,7 @@ def resolved(config: RunConfig) -> RunConfig:
     changes: dict[str, object] = {name: getattr(preset, name) for name, value in given.items() if value is None}
     defaults: dict[str, object] = {"rules": "world", "reader": "oracle"}
     if config.corpus:
-        defaults = {"rules": "paper", "reader": "policy"}
+        defaults = {"rules": "paper", "reader": "judge" if config.rules == "code" else "policy"}
     is_tiny = _vocabulary(config.model) == _vocabulary(SHIPPED_MODEL)
     defaults |= (
         {"prompt_set": "compact", "max_new_tokens": 48} if is_tiny else {"prompt_set": "paper", "max_new_tokens": 512}
@@ -201,7 +204,7 @@ def _check(config: RunConfig) -> None:
     for name in ("solver_advantage", "proposer_advantage"):
         if getattr(config, name) not in ESTIMATORS:
             raise ConfigError(f"expected {name} out of {sorted(ESTIMATORS)}, got {getattr(config, name)!r}; name one")
-    for name in ("retriever", "reader"):
+    for name in ("retriever", "reader", "judge"):
         _described(config, name)
     if config.seeds_per_round % config.proposals_per_seed:
         got = f"{config.seeds_per_round} and {config.proposals_per_seed}"
@@ -219,10 +222,11 @@ def _check(config: RunConfig) -> None:
 def game_settings(config: RunConfig, *, world: int | None = None) -> dict[str, object]:
     """Return what ``ssp_env.registry.build_game`` takes, for the files of the run or one generated world."""
     corpus = list(config.corpus) or {"world": {"seed": world, "n_entities": config.world_entities}}
-    reader = _described(config, "reader")
-    if isinstance(reader, str) and reader not in ("oracle", "policy"):
+    reader, judge = _described(config, "reader"), _described(config, "judge")
+    if isinstance(reader, str) and reader not in READERS:
         reader = {"agent": reader}
-    judge = "exact" if config.judge == "exact" else {"name": "model", "agent": config.judge}
+    if isinstance(judge, str) and judge not in JUDGES:
+        judge = {"name": "model", "agent": judge}
     rules = {"preset": config.rules, **dict(map(_rule, config.rule))}
     if config.n_solves is not None:
         rules["n_solves"] = config.n_solves

@@ -1,4 +1,4 @@
-"""What every judge promises; add a new judge to ``JUDGES``."""
+"""What every judge promises; a new judge has a line in ``JUDGES``, its name or ``name_case``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from ssp_env import judge as judges
+from ssp_env.config import complete
+from ssp_env.errors import ConfigError
 from ssp_env.judge import ExactJudge, ModelJudge
 from ssp_env.protocols import Judge
 from ssp_env.types import JudgeCase
@@ -25,6 +28,16 @@ OTHER = JudgeCase(question="Which lake?", answers=("Lake Tarn",), response="the 
 @pytest.fixture(params=sorted(JUDGES))
 def judge(request: pytest.FixtureRequest) -> Judge:
     return JUDGES[request.param]()
+
+
+def test_every_judge_is_on_the_list() -> None:
+    assert {name.partition("_")[0] for name in JUDGES} == set(judges.JUDGES)
+
+
+@pytest.mark.parametrize("name", sorted(judges.JUDGES))
+def test_settings_that_do_not_exist_are_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"expected '{name}' with settings of its own as judge, got .*surprise"):
+        complete({"judge": {"name": name, "surprise": 1}})
 
 
 def test_satisfies_the_protocol(judge: Judge) -> None:

@@ -1,4 +1,4 @@
-"""What every reader promises; add a new reader to ``READERS``."""
+"""What every reader promises; a new reader has a line in ``READERS``, its name or ``name_case``."""
 
 from __future__ import annotations
 
@@ -6,16 +6,29 @@ from collections.abc import Callable
 
 import pytest
 
-from ssp_env.protocols import Reader
+from ssp_env import readers
+from ssp_env.config import complete, reader_maker
+from ssp_env.errors import ConfigError
+from ssp_env.protocols import Agent, Reader
 from ssp_env.readers import AgentReader
 from ssp_env.types import Passage, Reading, ReadingCase
 from ssp_env.world import OracleReader
 from tests.fakes import PASSAGES, BrokenAgent, ScriptedAgent
 
+
+def by_judge(agent: Agent) -> Reader:
+    full = complete({"judge": {"name": "model", "agent": "x"}, "reader": "judge"})
+    reader = reader_maker(full)(lambda spec: agent)
+    assert reader is not None
+    return reader
+
+
 READERS: dict[str, Callable[[], Reader]] = {
     "agent": lambda: AgentReader(ScriptedAgent(["<answer>Lake Tarn</answer>"])),
     "agent_talks": lambda: AgentReader(ScriptedAgent(["I do not know."])),
     "agent_down": lambda: AgentReader(BrokenAgent()),
+    "judge": lambda: by_judge(ScriptedAgent(["<answer>Lake Tarn</answer>"])),
+    "judge_down": lambda: by_judge(BrokenAgent()),
     "oracle": OracleReader,
     "oracle_errs": lambda: OracleReader(error=0.5, seed=1),
 }
@@ -30,6 +43,17 @@ CASES = [
 @pytest.fixture(params=sorted(READERS))
 def reader(request: pytest.FixtureRequest) -> Reader:
     return READERS[request.param]()
+
+
+def test_every_reader_is_on_the_list_but_the_policy_which_is_none() -> None:
+    assert {name.partition("_")[0] for name in READERS} == set(readers.READERS) - {"policy"}
+    assert reader_maker(complete({"reader": "policy"}))(lambda spec: BrokenAgent()) is None
+
+
+@pytest.mark.parametrize("name", sorted(readers.READERS))
+def test_settings_that_do_not_exist_are_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"expected '{name}' with settings of its own as reader, got .*surprise"):
+        complete({"reader": {"name": name, "surprise": 1}})
 
 
 def test_satisfies_the_protocol(reader: Reader) -> None:
@@ -54,5 +78,6 @@ def test_an_error_comes_without_a_response(reader: Reader) -> None:
     assert not any(r.error and r.response for r in reader.read(CASES))
 
 
-def test_outage_is_a_reading_with_an_error() -> None:
-    assert all(r.error for r in READERS["agent_down"]().read(CASES))
+@pytest.mark.parametrize("name", ["agent_down", "judge_down"])
+def test_outage_is_a_reading_with_an_error(name: str) -> None:
+    assert all(r.error for r in READERS[name]().read(CASES))

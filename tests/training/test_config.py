@@ -32,9 +32,11 @@ def test_resolving_leaves_no_training_setting_open_and_keeps_what_was_given(name
     assert resolved(full) == full
 
 
-def test_passages_from_files_are_played_by_the_papers_rules_with_the_policy_as_reader(tmp_path):
+def test_passages_from_files_are_played_by_the_papers_rules_with_the_policy_as_reader_or_by_those_of_the_code(tmp_path):
     full = resolved(RunConfig(corpus=(str(tmp_path / "a.jsonl"),), model=str(tmp_path)))
     assert (full.rules, full.reader, full.prompt_set) == ("paper", "policy", "paper")
+    code = resolved(RunConfig(corpus=(str(tmp_path / "a.jsonl"),), rules="code", judge="module:factory"))
+    assert code.reader == "judge" and game_settings(code)["judge"] == {"name": "model", "agent": "module:factory"}
     worlds = resolved(RunConfig())
     assert (worlds.rules, worlds.reader, worlds.prompt_set) == ("world", "oracle", "compact")
 
@@ -89,6 +91,7 @@ def test_sequential_updates_follow_the_order_of_the_rules(rules, updates, expect
         {"proposer_weight": float("nan")},
         {"retriever": '{"name": '},
         {"reader": "{oracle}"},
+        {"judge": "{exact}"},
         {"eval_questions": -1},
         {"eval_world": 7},
         {"eval_world": 998, "first_world": 996, "train_worlds": 3},

@@ -6,12 +6,13 @@ A reading without an answer tag is an empty response, which no judge accepts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from ssp_env.episode import Episode, Limits
-from ssp_env.protocols import Agent
+from ssp_env.errors import ConfigError
+from ssp_env.protocols import Agent, AgentOf
 from ssp_env.roles import ROLES
 from ssp_env.rollout import play
 from ssp_env.types import Reading, ReadingCase, Sampling, Trajectory
@@ -45,3 +46,28 @@ class AgentReader:
         """Return one reading per case, in order; an outage is a reading with ``error`` set."""
         rng = np.random.default_rng(self._sampling.seed or 0)
         return read_with(self._agent, cases, prompt_set=self._prompt_set, sampling=self._sampling, rng=rng)
+
+
+def make_policy(config: Mapping[str, object]) -> Callable[[AgentOf], None]:
+    """Return what makes no reader: the playing agent reads (the paper's text)."""
+    return lambda agent_of: None
+
+
+def make_agent(config: Mapping[str, object], *, agent: object) -> Callable[[AgentOf], AgentReader]:
+    """Return what makes a reader of the agent that ``agent`` describes."""
+    return lambda agent_of: AgentReader(agent_of(agent), prompt_set=str(config["prompt_set"]))
+
+
+def make_judge(config: Mapping[str, object]) -> Callable[[AgentOf], AgentReader]:
+    """Return what makes a reader of the agent that judges, as one service does both in the released SSP code.
+
+    Raises:
+        ConfigError: If the judge asks no agent.
+    """
+    judge = config["judge"]
+    if not isinstance(judge, Mapping) or "agent" not in judge:
+        raise ConfigError(
+            f"expected a judge with an agent for reader 'judge', the default with rules='code', got judge {judge!r}; "
+            "use judge={'name': 'model', 'agent': ...}, or another reader: reader='policy' or reader={'agent': ...}"
+        )
+    return make_agent(config, agent=judge["agent"])

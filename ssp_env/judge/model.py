@@ -1,62 +1,25 @@
-"""The judge: is a response one of the accepted answers?
+"""The judge that asks a model about what the rules leave open.
 
-Rules come first and a model is asked only about what they leave open. A model's reply is read as one of two labels;
-anything else, like an outage, is the verdict ``error``, on which nobody is paid. Cases are built with keywords, so
-response and answers cannot change places unnoticed. The five criteria follow SSP appendix D.
+A model's reply is read as one of two labels; anything else, like an outage, is the verdict ``error``, on which nobody
+is paid. The five criteria follow SSP appendix D.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from ssp_env.errors import AgentError, ConfigError
+from ssp_env.errors import AgentError
+from ssp_env.judge.exact import ExactJudge, ExactMode
 from ssp_env.prompts import fill
-from ssp_env.protocols import Agent
-from ssp_env.text import exact_match, fold_marks, normalize_paper, normalize_unicode
+from ssp_env.protocols import Agent, AgentOf
+from ssp_env.text import fold_marks
 from ssp_env.types import Conversation, JudgeCase, Message, Sampling, Verdict
 
-ExactMode = Literal["both", "paper", "unicode"]
-
-_NORMALIZERS = {
-    "both": (("exact", normalize_paper), ("unicode", normalize_unicode)),
-    "paper": (("exact", normalize_paper),),
-    "unicode": (("unicode", normalize_unicode),),
-}
 _NEGATIONS = frozenset(("not", "no", "never", "neither", "nor", "cannot", "hardly", "isnt", "wasnt", "arent"))
 _NOUNS = frozenset(("answer", "answers", "response", "one", "label", "option", "value", "name", "solution", "reply"))
-
-
-class ExactJudge:
-    """Compares after normalisation.
-
-    The verdict's method is ``exact`` when the paper's form decides, ``unicode`` when only the Unicode form does, and
-    ``empty`` for a wrong response without a letter or digit.
-    """
-
-    def __init__(self, mode: ExactMode = "both") -> None:
-        """Choose the normalisations: the paper's, the Unicode one, or either (``both``).
-
-        Raises:
-            ConfigError: If the mode is unknown.
-        """
-        if not isinstance(mode, str) or mode not in _NORMALIZERS:
-            raise ConfigError(f"expected a mode out of {sorted(_NORMALIZERS)}, got {mode!r}; name one of these")
-        self._normalizers = _NORMALIZERS[mode]
-
-    def judge(self, cases: Sequence[JudgeCase]) -> list[Verdict]:
-        """Return one verdict per case; never ``error``."""
-        return [self._verdict(case) for case in cases]
-
-    def _verdict(self, case: JudgeCase) -> Verdict:
-        for method, normalize in self._normalizers:
-            if exact_match(case.response, case.answers, normalize):
-                return Verdict("correct", method)
-        if not any(map(str.isalnum, case.response)):
-            return Verdict("wrong", "empty")
-        return Verdict("wrong", self._normalizers[0][0])
 
 
 class ModelJudge:
@@ -96,6 +59,16 @@ class ModelJudge:
         texts = {"question": case.question, "answers": " | ".join(case.answers), "response": case.response}
         values = {name: " ".join(text.split()) for name, text in texts.items()}
         return fill("paper", "judge", values)
+
+
+def make_model(*, agent: object, mode: ExactMode = "both") -> Callable[[AgentOf], ModelJudge]:
+    """Check the settings of judge ``model`` and return what makes it; ``agent`` describes whom it asks.
+
+    Raises:
+        ConfigError: If the mode is unknown.
+    """
+    ExactJudge(mode)
+    return lambda agent_of: ModelJudge(agent_of(agent), mode=mode)
 
 
 def _rule_out_listing(case: JudgeCase, verdict: Verdict) -> Verdict:

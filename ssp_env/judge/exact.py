@@ -1,0 +1,59 @@
+"""The judge that compares after normalisation, without a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from ssp_env.errors import ConfigError
+from ssp_env.protocols import AgentOf
+from ssp_env.text import exact_match, normalize_paper, normalize_unicode
+from ssp_env.types import JudgeCase, Verdict
+
+ExactMode = Literal["both", "paper", "unicode"]
+
+_NORMALIZERS = {
+    "both": (("exact", normalize_paper), ("unicode", normalize_unicode)),
+    "paper": (("exact", normalize_paper),),
+    "unicode": (("unicode", normalize_unicode),),
+}
+
+
+class ExactJudge:
+    """Compares after normalisation.
+
+    The verdict's method is ``exact`` when the paper's form decides, ``unicode`` when only the Unicode form does, and
+    ``empty`` for a wrong response without a letter or digit.
+    """
+
+    def __init__(self, mode: ExactMode = "both") -> None:
+        """Choose the normalisations: the paper's, the Unicode one, or either (``both``).
+
+        Raises:
+            ConfigError: If the mode is unknown.
+        """
+        if not isinstance(mode, str) or mode not in _NORMALIZERS:
+            raise ConfigError(f"expected a mode out of {sorted(_NORMALIZERS)}, got {mode!r}; name one of these")
+        self._normalizers = _NORMALIZERS[mode]
+
+    def judge(self, cases: Sequence[JudgeCase]) -> list[Verdict]:
+        """Return one verdict per case; never ``error``."""
+        return [self._verdict(case) for case in cases]
+
+    def _verdict(self, case: JudgeCase) -> Verdict:
+        for method, normalize in self._normalizers:
+            if exact_match(case.response, case.answers, normalize):
+                return Verdict("correct", method)
+        if not any(map(str.isalnum, case.response)):
+            return Verdict("wrong", "empty")
+        return Verdict("wrong", self._normalizers[0][0])
+
+
+def make_exact(*, mode: ExactMode = "both") -> Callable[[AgentOf], ExactJudge]:
+    """Check the settings of judge ``exact`` and return what makes it.
+
+    Raises:
+        ConfigError: If the mode is unknown.
+    """
+    judge = ExactJudge(mode)
+    return lambda agent_of: judge
