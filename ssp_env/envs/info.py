@@ -19,8 +19,8 @@ class Info(TypedDict):
         role: Who acts next; at the end, who acted last.
         messages: The acting role's conversation in chat format, to prompt a chat model with.
         stop: The strings at which a sampler should stop.
-        n_searches: Tool calls that this role's episode has made.
-        searches_left: Tool calls that it may still make.
+        n_searches: Searches that this role's episode has made; calls of other tools do not count.
+        searches_left: Searches that it may still make if it calls no other tool.
         turns_left: Completions that it may still write.
         valid_action: Whether the last action was one; True after a reset.
         invalid_reason: Why not: ``no_action``, ``unclosed``, ``empty_argument``, ``not_allowed``, ``too_long`` or "".
