@@ -15,11 +15,12 @@ from typing import TypedDict, TypeVar, cast
 from ssp_env.errors import ConfigError
 from ssp_env.judge import JUDGES
 from ssp_env.presets import PRESETS, GameRules, rules
-from ssp_env.prompts import PROMPT_SETS
+from ssp_env.prompts import KNOWN_TOOL, PROMPT_SETS, check_tools
 from ssp_env.protocols import AgentOf, Judge, Reader
 from ssp_env.readers import READERS
 from ssp_env.retrieval.nested import complete_spec
 from ssp_env.retrieval.ranking import suggest
+from ssp_env.roles import ROLES
 from ssp_env.tools import TOOLS
 
 PartT = TypeVar("PartT")
@@ -33,7 +34,7 @@ class GameConfig(TypedDict, total=False):
         retriever: A name, or ``{"name": ..., setting: ...}``; ``cache``, ``blocklist`` and ``rerank`` wrap the
             retriever that their setting ``base`` describes in the same way.
         index_dir: Folder for indexes; default: beside the corpus.
-        tools: Names of the tools that proposer and solver may call.
+        tools: Names of the tools that proposer and solver may call; ``"search"`` is one of them.
         rules: A preset, or ``{"preset": ..., rule: ...}``; default ``"world"`` over a world and ``"paper"`` elsewhere.
         prompt_set: ``"paper"``, ``"worked"`` or ``"compact"``; see ``ssp_env.prompts``.
         judge: ``"exact"``, ``{"name": "exact", "mode": ...}`` or ``{"name": "model", "agent": agent}``.
@@ -74,14 +75,15 @@ def complete(config: Mapping[str, object]) -> dict[str, object]:
             raise ConfigError(f"expected a setting of the game, got {key!r}; {suggest(str(key), known)}")
     corpus = _corpus(config.get("corpus", "world"))
     reader = config.get("reader")
+    prompt_set = _choice(config.get("prompt_set", "paper"), PROMPT_SETS, "prompt set")
     named_rules = config.get("rules", "world" if "world" in corpus else "paper")
     full: dict[str, object] = {
         "corpus": corpus,
         "retriever": _retriever(config.get("retriever", "bm25")),
         "index_dir": _path(config.get("index_dir"), "index_dir"),
-        "tools": _tools(config.get("tools", ("search",))),
+        "tools": _tools(config.get("tools", (KNOWN_TOOL,)), prompt_set),
         "rules": _rules(named_rules),
-        "prompt_set": _choice(config.get("prompt_set", "paper"), PROMPT_SETS, "prompt set"),
+        "prompt_set": prompt_set,
         "judge": named(config.get("judge", "exact"), JUDGES, "judge"),
         "reader": _reader(_default_reader(corpus, named_rules) if reader is None else reader),
         "tasks": _path(config.get("tasks"), "tasks"),
@@ -147,7 +149,7 @@ def _maker(
         ) from error
 
 
-def _choice(value: object, known: Collection[str], what: str) -> object:
+def _choice(value: object, known: Collection[str], what: str) -> str:
     if not isinstance(value, str) or value not in known:
         raise ConfigError(f"expected a {what}, got {value!r}; {suggest(str(value), list(known))}")
     return value
@@ -189,11 +191,18 @@ def _retriever(value: object) -> dict[str, object]:
     return dict(json.loads(canonical(complete_spec(value))))
 
 
-def _tools(value: object) -> list[str]:
+def _tools(value: object, prompt_set: str) -> list[str]:
     if isinstance(value, str) or not isinstance(value, Sequence) or not value:
         raise ConfigError(f"expected a list of tools, got {value!r}; name some of {sorted(TOOLS)}")
     for name in value:
         _choice(name, TOOLS, "tool")
+    if KNOWN_TOOL not in value:
+        raise ConfigError(
+            f"expected {KNOWN_TOOL!r} among the tools, got {list(value)!r}; add it, as prompts tell of it"
+        )
+    for role in ROLES.values():
+        if role.uses_tools:
+            check_tools(prompt_set, role.name, value)
     return list(value)
 
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ssp_env.errors import SSPError
-from ssp_env.grammar import closing_tags, explain_invalid, parse_action
-from ssp_env.protocols import Tool
+from ssp_env.grammar import closing_tags, explain_invalid, neutralise_tags, parse_action
+from ssp_env.protocols import Tool, ToolRequest
 from ssp_env.roles import Role
 from ssp_env.types import (
     Action,
@@ -62,7 +62,7 @@ class Episode:
         self.status: Status = "running"
         self.truncation = ""
         self.error = ""
-        self._prompt: tuple[Message, ...] = role.prompt(item, prompt_set=prompt_set)
+        self._prompt: tuple[Message, ...] = role.prompt(item, prompt_set=prompt_set, tools=self.tools)
         self._turns: tuple[Turn, ...] = ()
 
     @property
@@ -104,7 +104,7 @@ class Episode:
     def push(self, completion: Completion, action: Action, output: ToolOutput | None) -> None:
         """Append a turn and settle the status."""
         last = self.turns_left <= 1
-        observation = output.text if output else ""
+        observation = neutralise_tags(output.text, (*self.tools, self.role.final_tag)) if output else ""
         if completion.finish == "context":
             self.status, self.truncation = "truncated", "context_full"
         elif isinstance(action, Final):
@@ -171,9 +171,13 @@ def _run_tools(
     outputs: dict[int, ToolOutput] = {}
     failures: dict[int, str] = {}
     for key, members in calls.items():
-        arguments = [action.argument for i in members if isinstance(action := actions[i], ToolCall)]
+        requests = [
+            ToolRequest(action.argument, episodes[i].conversation)
+            for i in members
+            if isinstance(action := actions[i], ToolCall)
+        ]
         try:
-            outputs.update(zip(members, tools[key].run(arguments), strict=True))
+            outputs.update(zip(members, tools[key].run(requests), strict=True))
         except SSPError as error:
             if not isolate:
                 raise

@@ -14,14 +14,17 @@ from collections.abc import Collection, Sequence
 from ssp_env.types import Action, Final, Invalid, InvalidReason, SearchResult, ToolCall
 
 FINAL_TAGS = ("question", "answer")
+"""The tags that end the episodes of our roles."""
 RESERVED_TAGS = ("think", "search", "information", "browse", "python", "memory", *FINAL_TAGS)
+"""Tags that are neutralised in every text; those of further tools and roles only in the episodes that use them."""
 
-_MARKUP = re.compile(
-    r"<(\s{0,4}/?\s{0,4}(?:"
-    + "|".join(RESERVED_TAGS)
-    + r"|s|bos|eos|pad|unk|start_of_turn|end_of_turn)\b[^<>]{0,200}|\|[^<>|]{0,200}\|)>",
-    re.IGNORECASE,
-)
+
+def _tag_of(names: Collection[str]) -> str:
+    return r"\s{0,4}/?\s{0,4}(?:" + "|".join(map(re.escape, names)) + r")\b[^<>]{0,200}"
+
+
+_MODEL_TAGS = ("s", "bos", "eos", "pad", "unk", "start_of_turn", "end_of_turn")
+_MARKUP = re.compile(rf"<({_tag_of((*RESERVED_TAGS, *_MODEL_TAGS))}|\|[^<>|]{{0,200}}\|)>", re.IGNORECASE)
 
 
 def closing_tags(tools: Collection[str], final: str) -> tuple[str, ...]:
@@ -77,6 +80,11 @@ def _why_invalid(text: str, allowed: Collection[str]) -> InvalidReason:
 def neutralise(text: str) -> str:
     """Return the text with role tags and chat markers made harmless: angle brackets become ``‹`` and ``›``."""
     return _MARKUP.sub(lambda m: f"‹{m.group(1)}›", text)
+
+
+def neutralise_tags(text: str, tags: Collection[str]) -> str:
+    """Return the text with these tags, at least one, made harmless in the same way."""
+    return re.sub(f"<({_tag_of(tags)})>", r"‹\1›", text, flags=re.IGNORECASE)
 
 
 def strip_tags(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -96,9 +97,23 @@ class Embedder(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class ToolRequest:
+    """One call of a tool: its argument, and all that its episode held before the completion that made the call."""
+
+    argument: str
+    conversation: Conversation
+
+
 @runtime_checkable
 class Tool(Protocol):
-    """What a model may call by writing ``<name>argument</name>``."""
+    """What a model may call by writing ``<name>argument</name>``.
+
+    One tool serves all episodes of a process, so it keeps nothing of an episode itself. What it needs to remember it
+    reads from the request: earlier calls, their answers and passages are turns of the conversation. A tool with live
+    state, such as an interpreter, may keep it under ``conversation.turns``, which is hashable, and rebuilds it from
+    there when it is missing: a step may be repeated after a failure, and its process may be another one.
+    """
 
     @property
     def name(self) -> str:
@@ -107,11 +122,16 @@ class Tool(Protocol):
 
     @property
     def schema(self) -> dict[str, object]:
-        """The JSON schema of the call in the chat function-calling format."""
+        """The JSON schema of the call in the chat function-calling format: a description and one text parameter.
+
+        Prompts describe the tool with it; see ``ssp_env.prompts``.
+        """
         ...
 
-    def run(self, arguments: Sequence[str]) -> list[ToolOutput]:
+    def run(self, requests: Sequence[ToolRequest]) -> list[ToolOutput]:
         """Answer all calls of one step at once, in order. A bad argument is answered with text, not raised.
+
+        The answer depends on the request alone. Its text is an ``<information>`` block.
 
         Raises:
             SSPError: If the tool breaks on our side; then no call of the batch took effect.

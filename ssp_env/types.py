@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypedDict
 
-RoleName = Literal["proposer", "reader", "solver"]
+RoleName = str
 Status = Literal["running", "finished", "truncated", "failed"]
 Finish = Literal["stop", "eos", "length", "context"]
 InvalidReason = Literal["no_action", "unclosed", "empty_argument", "not_allowed", "too_long"]

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from ssp_env.errors import AgentError, RetrievalError
 from ssp_env.game import Game
+from ssp_env.grammar import information, neutralise
 from ssp_env.judge import ExactJudge
 from ssp_env.presets import GameRules
-from ssp_env.protocols import Judge, Reader
+from ssp_env.protocols import Judge, Reader, Tool, ToolRequest
 from ssp_env.tools import SearchTool
 from ssp_env.types import (
     Completion,
@@ -22,6 +23,8 @@ from ssp_env.types import (
     SearchResult,
     Seed,
     Task,
+    ToolCall,
+    ToolOutput,
     Verdict,
 )
 
@@ -127,6 +130,36 @@ class BrokenRetriever:
         if any(self.word in query for query in queries):
             raise RetrievalError("the retriever is down")
         return FakeRetriever().search(queries, k)
+
+
+class NoteTool:
+    """Shows all notes of the episode so far; a tool with a memory."""
+
+    name = "note"
+    schema: dict[str, object] = {
+        "type": "function",
+        "function": {
+            "name": "note",
+            "description": "Write something down.",
+            "parameters": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
+        },
+    }
+
+    def __init__(self) -> None:
+        self.n_batches = 0
+
+    def run(self, requests: Sequence[ToolRequest]) -> list[ToolOutput]:
+        self.n_batches += 1
+        return [ToolOutput(information(neutralise(" | ".join(self._notes(request))))) for request in requests]
+
+    def _notes(self, request: ToolRequest) -> list[str]:
+        made = [turn.action for turn in request.conversation.turns if turn.observation]
+        return [a.argument for a in made if isinstance(a, ToolCall) and a.tool == self.name] + [request.argument]
+
+
+def ask(tool: Tool, *arguments: str) -> list[ToolOutput]:
+    """Call a tool in new episodes, once for each argument, in one batch."""
+    return tool.run([ToolRequest(argument, Conversation(())) for argument in arguments])
 
 
 class BrokenJudge:

@@ -99,6 +99,7 @@ def test_whole_numbers_may_stand_for_floats():
         ({"tools": "search"}, "list of tools"),
         ({"tools": []}, "list of tools"),
         ({"tools": ["saerch"]}, "did you mean 'search'"),
+        ({"tools": ["search", 3]}, "a tool"),
         ({"rules": "papre"}, "preset"),
         ({"rules": {"n_solves": 3}}, "preset"),
         ({"rules": {"preset": "paper", "n_slves": 3}}, "n_slves"),

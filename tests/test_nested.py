@@ -17,6 +17,7 @@ from ssp_env.retrieval.blocklist import BlockedRetriever
 from ssp_env.retrieval.cache import CachedRetriever
 from ssp_env.retrieval.nested import complete_spec, make_nested
 from ssp_env.retrieval.remote import RemoteRetriever
+from tests.fakes import ask
 from tests.retrieval_fakes import small_corpus
 
 BLOCKED = ["p-eiffel"]
@@ -102,7 +103,7 @@ def test_a_game_is_made_with_wrapped_retrievers(tmp_path: Path, blocklist: str) 
     retriever = {"name": "cache", "base": {"name": "blocklist", "base": "bm25", "file": blocklist}}
     clear()
     game = build_game({"corpus": str(corpus), "retriever": retriever})
-    (output,) = game.tools["search"].run(["tower in Paris"])
+    (output,) = ask(game.tools["search"], "tower in Paris")
     assert output.results and not {result.passage.id for result in output.results} & set(BLOCKED)
     clear()
 

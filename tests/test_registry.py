@@ -15,7 +15,7 @@ from ssp_env.readers import AgentReader
 from ssp_env.registry import build_agent, build_game, clear, register_agent
 from ssp_env.types import Completion, JudgeCase, Reading, ReadingCase, Seed
 from ssp_env.world import KINDS, OracleReader, drawn
-from tests.fakes import ScriptedAgent
+from tests.fakes import ScriptedAgent, ask
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +53,7 @@ def test_the_default_game_is_complete():
     assert {task.kind for task in game.tasks} == set(KINDS)
     assert {seed.n_searches for seed in game.seeds} == {1, 2, 3}
     assert isinstance(game.reader, OracleReader)
-    assert game.tools["search"].run([game.corpus.at(0).title])[0].results
+    assert ask(game.tools["search"], game.corpus.at(0).title)[0].results
 
 
 def test_equal_configurations_share_one_game():
@@ -115,7 +115,7 @@ def test_files_give_corpus_tasks_and_seeds(corpus, tmp_path):
     game = build_game(config)
     assert (len(game.corpus), game.tasks[0].answers, game.seeds[0].answer) == (5, ("Thing 1",), "Thing 1")
     assert game.reader is None
-    assert (game.rules.top_k, len(game.tools["search"].run(["blue thing"])[0].results)) == (3, 3)
+    assert (game.rules.top_k, len(ask(game.tools["search"], "blue thing")[0].results)) == (3, 3)
 
 
 def test_a_real_corpus_without_files_has_nothing_to_draw(corpus):

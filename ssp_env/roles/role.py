@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
+from ssp_env.protocols import Tool
 from ssp_env.types import Item, Message, RoleName
 
 
@@ -25,10 +27,11 @@ class Role(Protocol):
         """Whether tools may be called; a role without tools has a single turn."""
         ...
 
-    def prompt(self, item: Item, *, prompt_set: str) -> tuple[Message, ...]:
-        """Return the opening messages for a seed, a task or a reading case.
+    def prompt(self, item: Item, *, prompt_set: str, tools: Mapping[str, Tool]) -> tuple[Message, ...]:
+        """Return the opening messages for a seed, a task or a reading case, and tell of the tools that may be called.
 
         Raises:
             TypeError: If the item is not of this role's kind.
+            ConfigError: If the prompt set cannot tell of the tools.
         """
         ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ssp_env.grammar import information, render_results
-from ssp_env.protocols import Retriever
+from ssp_env.protocols import Retriever, ToolRequest
 from ssp_env.types import ToolOutput
 
 
@@ -33,9 +33,9 @@ class SearchTool:
         function = {"name": self.name, "description": "Search the encyclopedia.", "parameters": parameters}
         return {"type": "function", "function": function}
 
-    def run(self, arguments: Sequence[str]) -> list[ToolOutput]:
+    def run(self, requests: Sequence[ToolRequest]) -> list[ToolOutput]:
         """Answer all queries with one retrieval call; nothing found is said in words."""
-        found = self._retriever.search(arguments, self._top_k)
+        found = self._retriever.search([request.argument for request in requests], self._top_k)
         return [
             ToolOutput(
                 information(render_results(results, self._max_passage_chars) or "No passage was found."), tuple(results)

@@ -7,19 +7,21 @@ import re
 
 import pytest
 
-from ssp_env.grammar import RESERVED_TAGS, first_block
+from ssp_env.grammar import FINAL_TAGS, RESERVED_TAGS, first_block
 from ssp_env.protocols import Tool
-from ssp_env.tools import TOOLS
+from ssp_env.tools import TOOLS, ToolFactory
 from ssp_env.types import ToolOutput
-from tests.fakes import FakeCorpus, FakeRetriever
+from tests.fakes import FakeCorpus, FakeRetriever, NoteTool, ask
 
 VALID = {"search": "river Elm"}
+KNOWN: dict[str, ToolFactory] = {**TOOLS, "note": lambda corpus, retriever, top_k: NoteTool()}
+"""The tools, and an example of one with a memory."""
 HOSTILE = ["", " ", '"', "a:b AND (c OR", "\x00", "<answer>x</answer>", "é北京🙂", "x" * 5000]
 
 
-@pytest.fixture(params=sorted(TOOLS))
+@pytest.fixture(params=sorted(KNOWN))
 def tool(request: pytest.FixtureRequest) -> Tool:
-    return TOOLS[request.param](FakeCorpus(), FakeRetriever(), 3)
+    return KNOWN[request.param](FakeCorpus(), FakeRetriever(), 3)
 
 
 def test_every_tool_has_a_valid_call() -> None:
@@ -28,7 +30,8 @@ def test_every_tool_has_a_valid_call() -> None:
 
 def test_satisfies_the_protocol_and_its_name_is_its_tag(tool: Tool) -> None:
     assert isinstance(tool, Tool)
-    assert re.fullmatch("[a-z]+", tool.name) and tool.name in RESERVED_TAGS and TOOLS.get(tool.name)
+    assert re.fullmatch("[a-z]+", tool.name) and tool.name in KNOWN
+    assert tool.name not in ("think", "information", *FINAL_TAGS)
 
 
 def test_schema_is_a_plain_json_function(tool: Tool) -> None:
@@ -36,27 +39,38 @@ def test_schema_is_a_plain_json_function(tool: Tool) -> None:
     assert schema["type"] == "function" and schema["function"]["name"] == tool.name
 
 
+def test_schema_has_a_line_for_prompts_and_one_text_parameter(tool: Tool) -> None:
+    function = json.loads(json.dumps(tool.schema))["function"]
+    assert function["description"] == " ".join(function["description"].split()) != ""
+    (parameter,) = function["parameters"]["properties"]
+    assert function["parameters"] == {
+        "type": "object",
+        "properties": {parameter: {"type": "string"}},
+        "required": [parameter],
+    }
+
+
 def test_any_argument_is_answered_with_text(tool: Tool) -> None:
-    outputs = tool.run(HOSTILE)
+    outputs = ask(tool, *HOSTILE)
     assert len(outputs) == len(HOSTILE)
     assert all(isinstance(out, ToolOutput) and out.text for out in outputs)
 
 
 def test_batch_equals_singles_in_order(tool: Tool) -> None:
-    arguments = [VALID[tool.name], *HOSTILE]
-    assert tool.run(arguments) == [tool.run([argument])[0] for argument in arguments]
+    arguments = [VALID.get(tool.name, "x"), *HOSTILE]
+    assert ask(tool, *arguments) == [ask(tool, argument)[0] for argument in arguments]
 
 
 def test_results_are_ranked_from_0(tool: Tool) -> None:
-    (output,) = tool.run([VALID[tool.name]])
+    (output,) = ask(tool, VALID.get(tool.name, "x"))
     assert [r.rank for r in output.results] == list(range(len(output.results)))
 
 
 def test_output_holds_one_information_block_and_no_other_tag(tool: Tool) -> None:
-    for output in tool.run([VALID[tool.name], *HOSTILE]):
+    for output in ask(tool, VALID.get(tool.name, "x"), *HOSTILE):
         assert output.text.startswith("\n<information>\n") and output.text.endswith("\n</information>\n\n")
         assert output.text.count("<information>") == 1
-        assert first_block(output.text, [tag for tag in RESERVED_TAGS if tag != "information"]) is None
+        assert first_block(output.text, {*RESERVED_TAGS, tool.name} - {"information"}) is None
 
 
 def test_no_calls_no_outputs(tool: Tool) -> None:
