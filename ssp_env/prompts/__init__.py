@@ -24,6 +24,7 @@ from ssp_env.types import Message
 
 PROMPT_SETS = ("paper", "worked", "compact")
 KNOWN_TOOL = "search"
+"""The tool of which every set tells by itself, and which a game therefore has."""
 _TOOLS = "{tools}"
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 
