@@ -18,7 +18,7 @@ from ssp_env.presets import rules
 from ssp_env.readers import READERS
 from training.advantages import ESTIMATORS, Aggregation
 from training.presets import OPTIMIZERS, OptimizerPreset
-from training.update import Schedule, Updates, UpdateSettings
+from training.update import RoleLoss, Schedule, Updates, UpdateSettings
 
 SHIPPED_MODEL = str(Path(__file__).resolve().parent / "tiny" / "weights")
 
@@ -100,12 +100,18 @@ class RunConfig:
     """Optimiser steps of linear warm-up."""
     weight_decay: float | None = None
     """Weight decay."""
-    beta: float | None = None
-    """Weight of the KL divergence to the initial model."""
-    clip_low: float | None = None
-    """How far below 1 the probability ratio may move."""
-    clip_high: float | None = None
-    """How far above 1 the probability ratio may move."""
+    solver_beta: float | None = None
+    """Weight of the solver's KL divergence to the initial model."""
+    proposer_beta: float | None = None
+    """Weight of the proposer's KL divergence to the initial model."""
+    solver_clip_low: float | None = None
+    """How far below 1 the probability ratio of solves may move; 0: without limit."""
+    solver_clip_high: float | None = None
+    """How far above 1 the probability ratio of solves may move; 0: without limit."""
+    proposer_clip_low: float | None = None
+    """How far below 1 the probability ratio of proposals may move; 0: without limit."""
+    proposer_clip_high: float | None = None
+    """How far above 1 the probability ratio of proposals may move; 0: without limit."""
     solver_advantage: str | None = None
     """Advantage of solves: grpo, mean, rloo, batch, hop or raw."""
     proposer_advantage: str | None = None
@@ -157,8 +163,9 @@ _POSITIVE = (
     "keep_checkpoints", "train_worlds", "temperature", "proposals_per_seed", "max_context",
 )  # fmt: skip
 _NOT_NEGATIVE = (
-    "seed", "warm_up_rounds", "lr", "warmup_steps", "weight_decay", "beta", "clip_low", "clip_high", "proposer_weight",
-    "lora_rank", "threads", "eval_samples", "eval_questions",
+    "seed", "warm_up_rounds", "lr", "warmup_steps", "weight_decay", "proposer_weight", "lora_rank", "threads",
+    "eval_samples", "eval_questions", "solver_beta", "solver_clip_low", "solver_clip_high", "proposer_beta",
+    "proposer_clip_low", "proposer_clip_high",
 )  # fmt: skip
 
 
@@ -262,13 +269,17 @@ def update_settings(config: RunConfig, output_dir: Path) -> UpdateSettings:
         lr_schedule=config.lr_schedule,
         warmup_steps=config.warmup_steps or 0,
         weight_decay=config.weight_decay or 0.0,
-        beta=config.beta or 0.0,
-        clip=(config.clip_low or 0.0, config.clip_high or 0.0),
+        solver=_role_loss(config.solver_beta, config.solver_clip_low, config.solver_clip_high),
+        proposer=_role_loss(config.proposer_beta, config.proposer_clip_low, config.proposer_clip_high),
         temperature=config.temperature,
         max_batch_tokens=config.max_batch_tokens,
         gradient_checkpointing=config.gradient_checkpointing,
         seed=config.seed,
     )
+
+
+def _role_loss(beta: float | None, clip_low: float | None, clip_high: float | None) -> RoleLoss:
+    return RoleLoss(beta or 0.0, (clip_low or math.inf, clip_high or math.inf))
 
 
 def _update_order(config: RunConfig) -> str:

@@ -15,9 +15,12 @@ class OptimizerPreset:
     lr: float
     warmup_steps: int
     weight_decay: float
-    beta: float
-    clip_low: float
-    clip_high: float
+    solver_beta: float
+    proposer_beta: float
+    solver_clip_low: float
+    solver_clip_high: float
+    proposer_clip_low: float
+    proposer_clip_high: float
     solver_advantage: str
     proposer_advantage: str
     solver_aggregation: Aggregation
@@ -28,13 +31,56 @@ class OptimizerPreset:
 
 OPTIMIZERS = {
     "world": OptimizerPreset(
-        1e-4, 0, 0.0, 0.0, 0.2, 0.2, "grpo", "batch", "token_mean", "token_mean", 1.0, "joint"
+        lr=1e-4,
+        warmup_steps=0,
+        weight_decay=0.0,
+        solver_beta=0.0,
+        proposer_beta=0.0,
+        solver_clip_low=0.2,
+        solver_clip_high=0.2,
+        proposer_clip_low=0.2,
+        proposer_clip_high=0.2,
+        solver_advantage="grpo",
+        proposer_advantage="batch",
+        solver_aggregation="token_mean",
+        proposer_aggregation="token_mean",
+        proposer_weight=1.0,
+        updates="joint",
     ),
+    # The proposer's loss of the paper (equation 5) has neither KL nor clipping.
     "paper": OptimizerPreset(
-        1e-6, 5, 0.01, 0.01, 0.2, 0.285, "mean", "raw", "row_mean", "token_sum", 1.0, "sequential"
+        lr=1e-6,
+        warmup_steps=5,
+        weight_decay=0.01,
+        solver_beta=0.01,
+        proposer_beta=0.0,
+        solver_clip_low=0.2,
+        solver_clip_high=0.285,
+        proposer_clip_low=0.0,
+        proposer_clip_high=0.0,
+        solver_advantage="mean",
+        proposer_advantage="raw",
+        solver_aggregation="row_mean",
+        proposer_aggregation="token_sum",
+        proposer_weight=1.0,
+        updates="sequential",
     ),
-    # The released code's mini-batches scale the proposer's gradient by 256/640.
+    # The released code's mini-batches scale the whole gradient of the proposer, KL of .01 and all, by 256/640.
     "code": OptimizerPreset(
-        1e-6, 5, 0.01, 0.01, 0.2, 0.285, "grpo", "raw", "row_mean", "row_mean", 0.4, "sequential"
+        lr=1e-6,
+        warmup_steps=5,
+        weight_decay=0.01,
+        solver_beta=0.01,
+        proposer_beta=0.004,
+        solver_clip_low=0.2,
+        solver_clip_high=0.285,
+        proposer_clip_low=0.2,
+        proposer_clip_high=0.285,
+        solver_advantage="grpo",
+        proposer_advantage="raw",
+        solver_aggregation="row_mean",
+        proposer_aggregation="row_mean",
+        proposer_weight=0.4,
+        updates="sequential",
     ),
-}  # fmt: skip
+}

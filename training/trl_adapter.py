@@ -5,11 +5,12 @@ callable, and replaces the group advantages by our own numbers per row. TRL pads
 ratio, clipping, KL, loss and metrics; the optimiser loop and the files of a checkpoint are those of transformers.
 
 With ``loss_type="dapo"`` TRL's loss is a token sum divided by ``num_items_in_batch``. Both are set here so that the
-loss is ``-sum of coefficient * ratio`` plus ``beta`` times the mean KL per token, for groups of any number and size.
+loss is ``-sum of coefficient * ratio`` plus the mean per token of ``beta`` times KL, for groups of any number and size.
+Roles whose ``beta`` or clipping differ (``RoleLoss``) go through TRL one after the other, in one optimiser step or two.
 
-Private surface (pinned by ``tests/training/test_trl_contract.py``): ``_prepare_inputs``, ``training_step``,
-``_generate_and_score_completions`` and the keys of its result, ``_metrics``, ``_step``, ``_save_checkpoint``,
-``_load_optimizer_and_scheduler``.
+Private surface (pinned by ``tests/training/test_trl_contract.py``): ``training_step``, ``beta``, ``epsilon_low``,
+``epsilon_high``, ``_generate_and_score_completions`` and the keys of its result, ``_metrics``, ``_step``,
+``_save_checkpoint``, ``_load_optimizer_and_scheduler``.
 Left out: more than one process, serving engines, replay.
 """
 
@@ -71,9 +72,9 @@ class SelfPlayTrainer(GRPOTrainer):  # type: ignore[misc]
         """
         if (n_gpus := torch.cuda.device_count()) > 1:
             raise ConfigError(f"expected one visible GPU, got {n_gpus}; set CUDA_VISIBLE_DEVICES=0")
-        if settings.beta and not lora_rank and not Path(model.config._name_or_path or "?").is_dir():
+        if settings.max_beta and not lora_rank and not Path(model.config._name_or_path or "?").is_dir():
             raise ConfigError(
-                f"expected a model loaded from a folder for beta={settings.beta!r}, got one of "
+                f"expected a model loaded from a folder for beta={settings.max_beta!r}, got one of "
                 f"{model.config._name_or_path!r}; save it with save_pretrained and load that folder"
             )
         with warnings.catch_warnings():
@@ -100,17 +101,17 @@ class SelfPlayTrainer(GRPOTrainer):  # type: ignore[misc]
         self._round: Sequence[ScoredRow] = ()
         self._round_metrics: dict[str, float] = {}
 
-    def _prepare_inputs(self, generation_batch: object) -> dict[str, torch.Tensor]:
-        """Play a round before its first update; return the padded rows of the update that is due."""
+    def _due_rows(self) -> list[ScoredRow]:
+        """Play a round before its first update; return the rows of the update that is due."""
         updates = UPDATES[self.settings.updates]
         due = self._step % len(updates)
         if due == 0:
             self._round = self.driver.play(self.agent)
-        return self._padded([scored for scored in self._round if scored.row.role in updates[due]])
+        return [scored for scored in self._round if scored.row.role in updates[due]]
 
-    def _padded(self, scored: Sequence[ScoredRow]) -> dict[str, torch.Tensor]:
-        tokens = sum(s.row.n_sampled for s in scored)
-        kept = [s for s in scored if s.coefficient or self.settings.beta]
+    def _padded(self, scored: Sequence[ScoredRow], tokens: int) -> dict[str, torch.Tensor]:
+        """Return the padded rows that have a gradient under the present loss, of an update with so many tokens."""
+        kept = [s for s in scored if s.coefficient or self.beta]
         if not kept:
             return {}
         rows = [s.row for s in kept]
@@ -132,13 +133,17 @@ class SelfPlayTrainer(GRPOTrainer):  # type: ignore[misc]
     ) -> torch.Tensor:
         """Accumulate the gradient of all rows of the due update over micro-batches; no rows, no gradient."""
         model.train()
-        batch = self._prepare_inputs(inputs)
+        rows = self._due_rows()
+        tokens = sum(scored.row.n_sampled for scored in rows)
         total = torch.zeros((), device=self.accelerator.device)
-        for part in micro_batches(batch, self.settings.max_batch_tokens):
-            with self.compute_loss_context_manager():
-                loss = self.compute_loss(model, part)
-            self.accelerator.backward(loss)
-            total += loss.detach()
+        for own in dict.fromkeys(self.settings.loss(scored.row.role) for scored in rows):
+            self.beta, (self.epsilon_low, self.epsilon_high) = own.beta, own.clip
+            batch = self._padded([scored for scored in rows if self.settings.loss(scored.row.role) == own], tokens)
+            for part in micro_batches(batch, self.settings.max_batch_tokens):
+                with self.compute_loss_context_manager():
+                    loss = self.compute_loss(model, part)
+                self.accelerator.backward(loss)
+                total += loss.detach()
         self._step += 1
         return total
 
@@ -223,10 +228,8 @@ def _grpo_config(settings: UpdateSettings) -> GRPOConfig:
         warmup_steps=settings.warmup_steps,
         weight_decay=settings.weight_decay,
         max_grad_norm=settings.max_grad_norm,
-        beta=settings.beta,
+        beta=settings.max_beta,  # above 0 a reference model is loaded
         use_bias_correction_kl=False,  # the k3 estimate of the SSP code
-        epsilon=settings.clip[0],
-        epsilon_high=settings.clip[1],
         temperature=settings.temperature,
         loss_type="dapo",
         scale_rewards="none",

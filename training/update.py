@@ -53,6 +53,19 @@ class Driver(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class RoleLoss:
+    """What belongs to the loss of one role besides its coefficients.
+
+    Attributes:
+        beta: Weight of the KL to the initial model; needs a model loaded from a path.
+        clip: How far the ratio may move below and above 1; infinity: without limit.
+    """
+
+    beta: float = 0.0
+    clip: tuple[float, float] = (0.2, 0.2)
+
+
+@dataclass(frozen=True, slots=True)
 class UpdateSettings:
     """Settings of the optimiser.
 
@@ -65,8 +78,8 @@ class UpdateSettings:
         warmup_steps: Steps of linear warm-up.
         weight_decay: AdamW weight decay.
         max_grad_norm: Gradient clipping.
-        beta: Weight of the KL to the initial model; needs a model loaded from a path.
-        clip: Lower and upper clip of the ratio.
+        solver: KL and clipping of solves.
+        proposer: KL and clipping of proposals.
         temperature: Temperature at which the rows were sampled.
         max_batch_tokens: Rows times longest row of one forward and backward pass.
         gradient_checkpointing: Whether to trade time for memory.
@@ -81,9 +94,18 @@ class UpdateSettings:
     warmup_steps: int = 0
     weight_decay: float = 0.0
     max_grad_norm: float = 1.0
-    beta: float = 0.0
-    clip: tuple[float, float] = (0.2, 0.2)
+    solver: RoleLoss = RoleLoss()
+    proposer: RoleLoss = RoleLoss()
     temperature: float = 1.0
     max_batch_tokens: int = 16_384
     gradient_checkpointing: bool = False
     seed: int = 0
+
+    @property
+    def max_beta(self) -> float:
+        """The greater weight of the KL; 0 if no role has any."""
+        return max(self.solver.beta, self.proposer.beta)
+
+    def loss(self, role: RoleName) -> RoleLoss:
+        """Return what belongs to the loss of a role."""
+        return self.proposer if role == "proposer" else self.solver

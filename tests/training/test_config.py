@@ -1,5 +1,6 @@
 import shutil
 from dataclasses import fields
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from training.config import (
     update_settings,
 )
 from training.config_json import from_json, to_json
+from training.update import RoleLoss
 
 
 def test_every_field_of_the_configuration_is_documented():
@@ -46,6 +48,10 @@ def test_the_configuration_survives_json_and_other_fields_are_refused():
     assert from_json(to_json(full)) == full
     with pytest.raises(ConfigError, match="surprise"):
         from_json({**to_json(full), "surprise": 1})
+    older = {**to_json(full), "beta": 0.0}
+    del older["solver_beta"]
+    with pytest.raises(ConfigError, match=r"\['beta', 'solver_beta'\]; it was made by another version: use that one"):
+        from_json(older)
 
 
 def test_rules_are_read_as_json_or_text():
@@ -67,6 +73,13 @@ def test_sequential_updates_follow_the_order_of_the_rules(rules, updates, expect
     assert update_settings(full, Path("x")).updates == expected
 
 
+def test_kl_and_clipping_are_of_each_role_and_a_clip_of_0_is_none():
+    full = resolved(RunConfig(optimizer="paper", solver_clip_low=0.0, proposer_clip_high=0.3))
+    settings = update_settings(full, Path("x"))
+    assert settings.solver == settings.loss("solver") == RoleLoss(0.01, (inf, 0.285))
+    assert settings.proposer == settings.loss("proposer") == RoleLoss(0.0, (inf, 0.3))
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -80,8 +93,8 @@ def test_sequential_updates_follow_the_order_of_the_rules(rules, updates, expect
         {"temperature": float("nan")},
         {"temperature": float("inf")},
         {"lr": -1.0},
-        {"beta": float("nan")},
-        {"clip_low": -0.1},
+        {"solver_beta": float("nan")},
+        {"proposer_clip_low": -0.1},
         {"weight_decay": -0.1},
         {"warmup_steps": -1},
         {"lora_rank": -1},

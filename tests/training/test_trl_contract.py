@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from ssp_env.types import Sampling
 from tests.training.models import tiny_llama, word_tokenizer
 from training.rows import TrainingRow
 from training.trl_adapter import SelfPlayTrainer, micro_batches
-from training.update import RoundEnd, ScoredRow, UpdateSettings
+from training.update import UPDATES, RoleLoss, RoundEnd, ScoredRow, UpdateSettings
 
 TOKENIZER = word_tokenizer()
 
@@ -64,9 +65,10 @@ def logprobs(model, r):
     return table.gather(1, torch.tensor(r.completion_ids)[:, None]).squeeze(1)
 
 
-def plain_step(model, scored, *, reference=None, beta=0.0, lr=1e-2, old=None, clip=(0.2, 0.2)):
+def plain_step(model, scored, *, reference=None, losses=None, old=None, optimizer=None):
     """One AdamW step on the loss of the module docstring, without padding and without TRL."""
-    optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.0)
+    optimizer = optimizer or torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.0)
+    optimizer.zero_grad()
     n_tokens = sum(s.row.n_sampled for s in scored)
     loss = torch.zeros(())
     for s in scored:
@@ -74,9 +76,10 @@ def plain_step(model, scored, *, reference=None, beta=0.0, lr=1e-2, old=None, cl
         now = logprobs(model, s.row)[mask]
         before = now.detach() if old is None else torch.tensor(s.row.logprobs)[mask]
         ratio = (now - before).exp()
-        clipped = ratio.clamp(1 - clip[0], 1 + clip[1])
+        own = (losses or {}).get(s.row.role, RoleLoss())
+        clipped = ratio.clamp(1 - own.clip[0], 1 + own.clip[1]) if own.clip else ratio
         loss = loss - torch.min(s.coefficient * ratio, s.coefficient * clipped).sum()
-        if beta:
+        if beta := own.beta:
             difference = logprobs(reference, s.row)[mask].detach() - now
             loss = loss + beta * (difference.exp() - difference - 1).sum() / n_tokens
     loss.backward()
@@ -112,43 +115,65 @@ def test_one_joint_step_equals_plain_pytorch(tmp_path, max_batch_tokens):
 
 def test_sequential_updates_equal_two_plain_steps_with_clipping(tmp_path):
     driver, expected = FixedRounds(ROWS), tiny_llama(TOKENIZER)
-    trainer = trained(tmp_path, driver, updates="solver_first", clip=(0.1, 0.3))
+    own = RoleLoss(clip=(0.1, 0.3))
+    trainer = trained(tmp_path, driver, updates="solver_first", solver=own, proposer=own)
     optimizer = torch.optim.AdamW(expected.parameters(), lr=1e-2, weight_decay=0.0)
     for role in ("solver", "proposer"):
-        optimizer.zero_grad()
-        for s in (s for s in ROWS if s.row.role == role):
-            mask = torch.tensor(s.row.mask, dtype=torch.bool)
-            ratio = (logprobs(expected, s.row)[mask] - torch.tensor(s.row.logprobs)[mask]).exp()
-            (-torch.min(s.coefficient * ratio, s.coefficient * ratio.clamp(0.9, 1.3)).sum()).backward()
-        torch.nn.utils.clip_grad_norm_(expected.parameters(), 1.0)
-        optimizer.step()
+        rows = [s for s in ROWS if s.row.role == role]
+        plain_step(expected, rows, losses={role: own}, old=True, optimizer=optimizer)
     assert_same_weights(trainer.model, expected)
     assert {"solver/loss", "proposer/loss"} <= set(driver.metrics[0])
 
 
-def test_kl_is_the_token_mean_to_the_initial_model(tmp_path):
+def moved_from_a_saved_model(tmp_path, n=2):
+    """Return a model on disk, and models that have moved away from it."""
     tiny_llama(TOKENIZER, seed=1).save_pretrained(tmp_path / "initial")
-    reference = type(tiny_llama(TOKENIZER)).from_pretrained(tmp_path / "initial")
-    model = type(reference).from_pretrained(tmp_path / "initial")
-    expected = type(reference).from_pretrained(tmp_path / "initial")
+    reference, *models = (type(tiny_llama(TOKENIZER)).from_pretrained(tmp_path / "initial") for _ in range(n + 1))
     with torch.no_grad():
-        for m in (model, expected):
+        for m in models:
             m.lm_head.weight.mul_(1.5)
+    return reference, models
+
+
+PAPER = {"solver": RoleLoss(0.5, (0.1, 0.3)), "proposer": RoleLoss(0.0, (math.inf, math.inf))}
+
+
+@pytest.mark.parametrize("updates", ["joint", "solver_first"])
+def test_kl_and_clipping_of_the_solver_are_not_the_proposers(tmp_path, updates):
+    reference, (model, expected) = moved_from_a_saved_model(tmp_path)
     driver = FixedRounds(ROWS)
-    trainer = trained(tmp_path, driver, model, beta=0.5)
-    plain_step(expected, ROWS, reference=reference, beta=0.5)
+    trainer = trained(tmp_path, driver, model, updates=updates, **PAPER)
+    optimizer = torch.optim.AdamW(expected.parameters(), lr=1e-2, weight_decay=0.0)
+    old = None if updates == "joint" else True
+    losses = {"solver": PAPER["solver"], "proposer": RoleLoss(0.0, ())}
+    for roles in UPDATES[updates]:
+        rows = [s for s in ROWS if s.row.role in roles]
+        loss, norm = plain_step(expected, rows, reference=reference, losses=losses, old=old, optimizer=optimizer)
+    assert_same_weights(trainer.model, expected)
+    metrics = driver.metrics[0]
+    last = "" if updates == "joint" else "proposer/"
+    assert metrics[f"{last}loss"] == pytest.approx(loss, abs=1e-4)
+    assert metrics[f"{last}grad_norm"] == pytest.approx(norm, rel=1e-3)
+    assert metrics["kl" if updates == "joint" else "solver/kl"] > 0 and "proposer/kl" not in metrics
+
+
+def test_kl_is_the_token_mean_to_the_initial_model(tmp_path):
+    reference, (model, expected) = moved_from_a_saved_model(tmp_path)
+    driver, own = FixedRounds(ROWS), RoleLoss(0.5)
+    trainer = trained(tmp_path, driver, model, solver=own, proposer=own)
+    plain_step(expected, ROWS, reference=reference, losses={"solver": own, "proposer": own})
     assert_same_weights(trainer.model, expected)
     assert driver.metrics[0]["kl"] > 0
 
 
 def test_a_reference_that_cannot_be_reloaded_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="folder"):
-        trained(tmp_path, FixedRounds(ROWS), beta=0.1)
+        trained(tmp_path, FixedRounds(ROWS), solver=RoleLoss(0.1))
 
 
 def test_lora_moves_adapters_only_and_keeps_the_base_model_as_reference(tmp_path):
     driver = FixedRounds(ROWS, save=True)
-    settings = UpdateSettings(output_dir=tmp_path, n_rounds=2, lr=1e-2, beta=0.1)
+    settings = UpdateSettings(output_dir=tmp_path, n_rounds=2, lr=1e-2, solver=RoleLoss(0.1), proposer=RoleLoss(0.1))
     trainer = SelfPlayTrainer(tiny_llama(TOKENIZER), TOKENIZER, driver=driver, settings=settings, lora_rank=2)
     trainer.train()
     state = trainer.model.state_dict()
@@ -246,7 +271,6 @@ def test_micro_batches_hold_every_row_once_and_keep_the_token_limit():
 def test_trl_has_the_version_and_signatures_that_the_adapter_was_written_for():
     assert trl.__version__.startswith("1.16.")
     expected = {
-        "_prepare_inputs": ["self", "generation_batch"],
         "_generate_and_score_completions": ["self", "inputs"],
         "training_step": ["self", "model", "inputs", "num_items_in_batch"],
         "_save_checkpoint": ["self", "model", "trial"],
