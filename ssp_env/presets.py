@@ -1,8 +1,9 @@
 """The rules of the game as one flat record, with the published settings as presets.
 
-``PRESETS["paper"]`` follows the text of arXiv 2510.18821 and ``PRESETS["code"]`` the authors' released code wherever
-the two disagree; ``PRESETS["world"]`` is the setting for the generated world, whose questions are shorter.
-Settings of the optimiser (advantages, losses, learning rates) belong to the trainer, not here.
+``PRESETS["paper"]``, the defaults, follows the text of arXiv 2510.18821 and ``PRESETS["code"]`` the authors' released
+code wherever the two disagree; ``PRESETS["world"]`` is for the generated world, whose questions are shorter.
+Settings of the optimiser (advantages, losses, learning rates) belong to the trainer (``training/presets.py``), and who
+reads at the gate (the policy in the paper, a judge model in the code) to the configuration of a game, not here.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ class GameRules:
     """Every rule that a researcher may want to vary.
 
     Attributes:
-        min_chars: Shortest question, in characters.
+        min_chars: Shortest question, in characters. The paper only rejects what is "excessively short" and gives no
+            number; its preset has low ones of ours and an upper limit that no question reaches.
         max_chars: Longest question, in characters.
         min_words: Fewest space-separated words of a question.
         min_searches: Fewest executed searches of a proposal.
-        distinct_queries: Whether a repeated query rejects the proposal.
+        distinct_queries: Whether a repeated query rejects the proposal (code).
         exact_search_count: Whether the searches must equal the demanded number.
         answer_in_query: Whether a query may contain the answer.
         leak: How the answer is looked for in the question: plain case-insensitive ``substring`` (code), or
@@ -61,10 +63,10 @@ class GameRules:
     """
 
     min_chars: int = 10
-    max_chars: int = 1000
-    min_words: int = 10
+    max_chars: int = 10_000
+    min_words: int = 3
     min_searches: int = 1
-    distinct_queries: bool = True
+    distinct_queries: bool = False
     exact_search_count: bool = False
     answer_in_query: bool = True
     leak: Literal["substring", "normalized"] = "normalized"
@@ -81,7 +83,7 @@ class GameRules:
     max_turns: int = 10
     top_k: int = 3
     end_on_invalid: bool = False
-    solver_reward: str = "binary"
+    solver_reward: str = "strict"
     proposer_reward: str = "zero_sum"
     invalid_reward: float = 0.0
     filling: Literal["dummy", "resample", "reuse", "reset", "none"] = "reset"
@@ -157,14 +159,27 @@ def _hint(value: object, choices: Collection[str]) -> str:
 PRESETS: dict[str, GameRules] = {
     "paper": GameRules(),
     "code": GameRules(
+        max_chars=1000,
+        min_words=10,
         min_searches=2,
+        distinct_queries=True,
         leak="substring",
         noise_unit="bundle",
         end_on_invalid=True,
         solver_reward="overlisting",
         update_order="proposer_first",
     ),
-    "world": GameRules(min_words=4, max_turns=6, top_k=2, n_noise=6, n_solves=6, proposer_reward="zero_sum_solved"),
+    "world": GameRules(
+        max_chars=1000,
+        min_words=4,
+        distinct_queries=True,
+        n_noise=6,
+        n_solves=6,
+        max_turns=6,
+        top_k=2,
+        solver_reward="binary",
+        proposer_reward="zero_sum_solved",
+    ),
 }
 
 

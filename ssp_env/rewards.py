@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from ssp_env.errors import ConfigError
-from ssp_env.types import Trajectory, Verdict
+from ssp_env.types import Invalid, Trajectory, Turn, Verdict
 
 SolverReward = Callable[[Verdict, Trajectory], float | None]
 ProposerReward = Callable[[float | None], float | None]
@@ -24,6 +24,22 @@ def binary(verdict: Verdict, trajectory: Trajectory) -> float | None:
     if verdict.label == "error" or trajectory.status == "failed":
         return None
     return 1.0 if verdict.correct else 0.0
+
+
+def strict(verdict: Verdict, trajectory: Trajectory) -> float | None:
+    """Return the binary reward, but 0 for an episode that deviates from the format (SSP: it earns nothing).
+
+    The paper does not say what deviates. Here it is a turn without a well-formed action, or with an ``<information>``
+    tag of the model's own: only the environment writes these.
+    """
+    reward = binary(verdict, trajectory)
+    deviates = any(isinstance(turn.action, Invalid) or _forges(turn) for turn in trajectory.conversation.turns)
+    return 0.0 if reward is not None and deviates else reward
+
+
+def _forges(turn: Turn) -> bool:
+    text = turn.completion.text.lower()
+    return "<information>" in text or "</information>" in text
 
 
 def overlisting(verdict: Verdict, trajectory: Trajectory) -> float | None:
@@ -60,7 +76,7 @@ def _rate(success_rate: float) -> float:
     return success_rate
 
 
-SOLVER_REWARDS: dict[str, SolverReward] = {"binary": binary, "overlisting": overlisting}
+SOLVER_REWARDS: dict[str, SolverReward] = {"binary": binary, "strict": strict, "overlisting": overlisting}
 PROPOSER_REWARDS: dict[str, ProposerReward] = {
     "zero_sum": zero_sum,
     "zero_sum_solved": zero_sum_solved,

@@ -2,7 +2,8 @@
 
 The checks and their order follow the released SSP code; the first that fails names the reason. Evidence and queries
 come from the environment's log, never from what the model wrote. Queries count as repeated when they are equal after
-Unicode normalisation, so that another letter case or a full stop does not make a new search.
+Unicode normalisation, so that another letter case or a full stop does not make a new search; the released code compares
+exact strings. Its re-check of length and leakage after the gate is left out: the question does not change there.
 Not checked: whether the question needs a search at all, and whether its answer is unique (the gate's part).
 """
 

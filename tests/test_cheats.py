@@ -119,7 +119,8 @@ def test_letters_of_an_answer_are_not_answers() -> None:
 
 @pytest.mark.parametrize("again", ["river Elm", "River  ELM", "the river Elm.", "rivér elm"])
 def test_duplicate_searches_earn_nothing(again: str) -> None:
-    played = round_of(proposer=asks(QUESTION, "river Elm", again))
+    game = tiny_game(rules("code", filling="none"))
+    played = round_of(game, proposer=asks(QUESTION, "river Elm", again))
     assert (played.validation.reason, played.proposer_reward) == ("repeated_search", 0.0)
 
 

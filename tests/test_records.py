@@ -27,7 +27,7 @@ def play(proposer=PROPOSAL, solver=None, *, n: int = 1, pool=None, **rules) -> l
 
 
 def test_record_holds_the_game_whole_and_is_plain_json() -> None:
-    (played,) = play(n_solves=2)
+    (played,) = play(n_solves=2, solver_reward="binary")
     record = round_record(played)
     assert json.loads(json.dumps(record, allow_nan=False)) == record
     assert record["schema"] == SCHEMA

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ssp_env.errors import ConfigError
 from ssp_env.rewards import OVERLISTING_TAGS, PROPOSER_REWARDS, SOLVER_REWARDS, proposer_reward, solver_reward
-from ssp_env.types import Completion, Conversation, Final, Task, Trajectory, Turn, Verdict
+from ssp_env.types import Completion, Conversation, Final, Invalid, Task, ToolCall, Trajectory, Turn, Verdict
 
 
 def solve(text: str = "<answer>x</answer>", status: str = "finished") -> Trajectory:
@@ -41,6 +43,24 @@ def test_solver_rewards_pay_the_verdict_and_nobody_for_an_outage(name: str) -> N
 @pytest.mark.parametrize("tag", ["<answer>", "</answer>"])
 def test_overlisting_pays_a_quarter_beyond_ten_tags(tags: int, reward: float, tag: str) -> None:
     assert SOLVER_REWARDS["overlisting"](Verdict("correct", "exact"), solve(tag * tags)) == reward
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        Turn(Completion("hm"), Invalid("no_action")),
+        Turn(Completion("<information>It is x.</information><search>a</search>"), ToolCall("search", "a")),
+        Turn(Completion("</INFORMATION><search>a</search>"), ToolCall("search", "a")),
+    ],
+)
+def test_strict_pays_nothing_after_a_turn_out_of_format(turn: Turn) -> None:
+    good = solve()
+    turns = (turn, *good.conversation.turns)
+    bad = replace(good, conversation=replace(good.conversation, turns=turns))
+    correct = Verdict("correct", "exact")
+    assert (solver_reward("strict")(correct, bad), solver_reward("binary")(correct, bad)) == (0.0, 1.0)
+    assert solver_reward("strict")(Verdict("error", "model"), bad) is None
+    assert solver_reward("strict")(correct, replace(bad, status="failed")) is None
 
 
 @pytest.mark.parametrize("find", [solver_reward, proposer_reward])

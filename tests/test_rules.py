@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ssp_env.presets import PRESETS, GameRules
+from ssp_env.presets import PRESETS, GameRules, rules
 from ssp_env.rules import check_proposal, proposed_question, proposed_task
 from ssp_env.types import (
     Completion,
@@ -49,7 +49,7 @@ def proposal(question: str | None = QUESTION, queries=("river Elm", "Oxley"), *,
         (proposal("Which lake?"), {}, "too_short"),
         (proposal("Which lake?"), {"min_words": 2}, "ok"),
         (proposal("Which?"), {"min_words": 1}, "too_short"),
-        (proposal("word " * 201), {}, "too_long"),
+        (proposal("word " * 201), {"max_chars": 1000}, "too_long"),
         (proposal(QUESTION + " Is it LAKE TÀRN?"), {}, "answer_leak"),
         (proposal(QUESTION + " Is it the Tarnsee?"), {}, "answer_leak"),
         (proposal(QUESTION + " Is it La\u3164ke Ta\uffa0rn?"), {}, "answer_leak"),
@@ -60,9 +60,9 @@ def proposal(question: str | None = QUESTION, queries=("river Elm", "Oxley"), *,
         (proposal(found=()), {}, "no_evidence"),
         (proposal(queries=("one",)), {}, "ok"),
         (proposal(queries=("one",)), {"min_searches": 2}, "too_few_searches"),
-        (proposal(queries=("one", "one")), {}, "repeated_search"),
-        (proposal(queries=("one", " The  ONE.")), {}, "repeated_search"),
-        (proposal(queries=("one", "one")), {"distinct_queries": False}, "ok"),
+        (proposal(queries=("one", "one")), {"distinct_queries": True}, "repeated_search"),
+        (proposal(queries=("one", " The  ONE.")), {"distinct_queries": True}, "repeated_search"),
+        (proposal(queries=("one", "one")), {}, "ok"),
         (proposal(queries=("lake tarn", "b")), {}, "ok"),
         (proposal(queries=("lake tarn", "b")), {"answer_in_query": False}, "answer_in_query"),
         (proposal(queries=("a", "b", "c")), {}, "ok"),
@@ -74,7 +74,7 @@ def test_first_reason_counts(trajectory: Trajectory, changes: dict[str, object],
 
 
 def test_reasons_come_in_the_order_of_the_released_code() -> None:
-    strict = GameRules(min_searches=3, answer_in_query=False, exact_search_count=True)
+    strict = rules("code", min_searches=3, answer_in_query=False, exact_search_count=True)
     bad = ("lake tarn", "lake tarn")
     steps = [
         (proposal(None, ()), "no_question"),

@@ -56,7 +56,7 @@ def test_an_accepted_question_pays_one():
     ],
 )
 def test_a_rejected_question_pays_the_invalid_reward(replies, reason):
-    rules = GameRules(invalid_reward=-0.5)
+    rules = GameRules(invalid_reward=-0.5, distinct_queries=True)
     _, reward, terminated, _, info = propose(opened(tiny_game(rules, reader=FixedReader())), replies)
     assert (reward, terminated, info["validation"]) == (-0.5, True, reason)
 

@@ -155,7 +155,7 @@ def test_a_failure_changes_no_episode():
 def test_the_step_after_an_end_resets():
     env = tiny_vector(2)
     env.reset(seed=0)
-    _, rewards, terminations, _, infos = env.step(["<answer>Lake Tarn</answer>", "hello"])
+    _, rewards, terminations, _, infos = env.step(["<answer>Lake Tarn</answer>", "<search>Elm</search>"])
     assert rewards.tolist() == [1.0, 0.0] and terminations.tolist() == [True, False]
     assert infos["rewards"]["solver"][0] == [1.0] and infos["_rewards"].tolist() == [True, False]
     observations, rewards, terminations, _, _ = env.step(["<answer>Lake Tarn</answer>"] * 2)
