@@ -29,7 +29,7 @@ class Game:
         prompt_set: Which prompts are shown.
         seeds: The answers that proposers start from.
         tasks: The questions of stand-alone solver episodes.
-        retriever: Finds passages for rules that look for second answers; other rules do without.
+        retriever: Finds passages for rules that look for second answers or mix in bundles; other rules do without.
     """
 
     corpus: Corpus

@@ -36,7 +36,8 @@ class GameRules:
         leak: How the answer is looked for in the question: plain case-insensitive ``substring`` (code), or
             ``normalized`` token spans with aliases, accents and case folded.
         gate: Whether the RAG check is made at all.
-        noise_unit: What is mixed into the evidence: single passages (paper) or whole evidence bundles (code).
+        noise_unit: What is mixed into the evidence: single passages (paper) or whole evidence bundles (code). What the
+            other proposals do not offer comes from the corpus; see ``ssp_env.noise``.
         n_noise: How many of them.
         closed_book_probe: Whether a question that passed is read once more without its evidence, over noise alone; a
             correct answer rejects it.

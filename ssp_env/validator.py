@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ssp_env.errors import RetrievalError
 from ssp_env.game import Game
 from ssp_env.noise import with_noise
 from ssp_env.probes import probe
@@ -60,6 +61,8 @@ def open_gate(
 ) -> Validation | ReadingCase:
     """Return the validation if the rules alone decide it, else the case that a reader must answer.
 
+    The validation is ``failed`` where our side broke the episode or the search for noise.
+
     Args:
         game: Where the proposal was played.
         trajectory: The ended proposer episode.
@@ -70,7 +73,10 @@ def open_gate(
     reason = check_proposal(game.rules, seed, trajectory)
     if reason != "ok" or not game.rules.gate:
         return Validation(reason, error=trajectory.error if reason == "failed" else "")
-    return ReadingCase(proposed_question(trajectory), with_noise(game, trajectory, others, rng))
+    try:
+        return ReadingCase(proposed_question(trajectory), with_noise(game, trajectory, others, rng))
+    except RetrievalError as error:
+        return Validation("failed", error=f"retriever: {error}")
 
 
 def close_gate(proposals: Sequence[Proposal], readings: Sequence[Reading]) -> list[Validation]:

@@ -191,7 +191,8 @@ def tiny_game(
 ) -> Game:
     """A game over a handful of passages with the paper's prompts; ``reader`` None lets the policy read."""
     rules = rules or GameRules()
-    tools: Mapping[str, SearchTool] = {"search": SearchTool(retriever or FakeRetriever(passages), top_k=rules.top_k)}
+    retriever = retriever or FakeRetriever(passages)
+    tools: Mapping[str, SearchTool] = {"search": SearchTool(retriever, top_k=rules.top_k)}
     return Game(
         corpus=FakeCorpus(passages, fingerprint),
         tools=tools,
@@ -201,6 +202,7 @@ def tiny_game(
         prompt_set="paper",
         seeds=(SEED,),
         tasks=(Task("t0", QUESTION, ("Lake Tarn",)),),
+        retriever=retriever,
     )
 
 

@@ -7,11 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ssp_env.noise import passage_noise, shuffled
+from ssp_env.errors import ConfigError
+from ssp_env.noise import BUNDLE_CALLS, passage_noise, shuffled, with_noise
 from ssp_env.presets import GameRules
 from ssp_env.rollout import play
 from ssp_env.types import Passage, Sampling, Task
-from tests.fakes import PASSAGES, PROPOSAL, SEED, ScriptedAgent, tiny_game
+from tests.fakes import PASSAGES, PROPOSAL, SEED, FakeRetriever, ScriptedAgent, tiny_game
 
 
 def rng() -> np.random.Generator:
@@ -48,3 +49,46 @@ def test_only_proposals_have_noise(proposal):
     solve = replace(proposal, item=Task("t", "q", ("a",)), role="solver")
     with pytest.raises(TypeError, match="proposer's trajectory"):
         passage_noise(tiny_game(), solve, (), rng())
+
+
+MANY = tuple(Passage(f"m{i}", f"Town{i:03}", f"Town{i:03} lies on Hill{i // 3}.") for i in range(60))
+
+
+def bundle_game(n_noise=3, passages=(*PASSAGES, *MANY), **changes):
+    retriever = FakeRetriever(passages)
+    return tiny_game(GameRules(noise_unit="bundle", n_noise=n_noise), retriever=retriever, passages=passages), retriever
+
+
+def test_bundles_that_the_others_do_not_offer_are_searches_for_titles_in_one_call(proposal):
+    game, retriever = bundle_game()
+    shown = with_noise(game, proposal, (), rng())
+    ((first, *rest),) = retriever.batches
+    assert len({first, *rest}) == 3 and {first, *rest} <= {p.title for p in (*PASSAGES, *MANY)}
+    found = {r.passage for results in FakeRetriever((*PASSAGES, *MANY)).search([first, *rest], 3) for r in results}
+    assert set(shown) == {*proposal.evidence} | found and len(shown) > len(proposal.evidence)
+    assert with_noise(game, proposal, (), rng()) == shown
+    other = replace(proposal.conversation.turns[0].results[0], passage=Passage("n", "N", "noise"))
+    turns = (replace(proposal.conversation.turns[0], results=(other,)),)
+    with_noise(game, proposal, [replace(proposal, conversation=replace(proposal.conversation, turns=turns))], rng())
+    assert [len(batch) for batch in retriever.batches] == [3, 3, 2]
+
+
+def test_a_corpus_without_bundles_to_offer_is_not_searched_for_ever(proposal):
+    telling = tuple(Passage(f"y{i}", f"Guide{i}", f"Guide{i}: it lies by Tarn Lake.") for i in range(500))
+    game, retriever = bundle_game(passages=telling)
+    assert set(with_noise(game, proposal, (), rng())) == set(proposal.evidence)
+    assert len(retriever.batches) <= BUNDLE_CALLS
+
+
+def test_passages_without_titles_are_searched_for_by_their_text(proposal):
+    game, retriever = bundle_game(passages=tuple(replace(p, title="") for p in MANY))
+    assert len(with_noise(game, proposal, (), rng())) > len(proposal.evidence)
+    assert all(query.startswith("Town") for query in retriever.batches[0])
+
+
+def test_single_passages_need_no_retriever_and_made_up_bundles_do(proposal):
+    game, retriever = bundle_game()
+    with_noise(replace(game, rules=GameRules()), proposal, (), rng())
+    assert retriever.batches == []
+    with pytest.raises(ConfigError, match="expected a retriever for bundles of noise"):
+        with_noise(replace(game, retriever=None), proposal, (), rng())

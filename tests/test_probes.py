@@ -254,7 +254,7 @@ def test_rules_about_rivals_need_a_probe_that_uses_them(changes) -> None:
 
 def test_uniqueness_needs_a_retriever_and_probes_need_the_gate() -> None:
     with pytest.raises(ConfigError, match="retriever"):
-        check(tiny_game(GameRules(n_unique_probes=1), reader=SpyReader()))
+        check(replace(game_with(SpyReader(), n_unique_probes=1), retriever=None))
     with pytest.raises(ConfigError, match="gate"):
         rules("world", gate=False, chain="passages")
     assert not GameRules().probes

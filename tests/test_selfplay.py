@@ -160,6 +160,16 @@ def test_our_failure_before_the_solves_pays_no_proposer(players: Agents, game, e
     assert played.proposer_reward is None and played.proposal.reward is None
 
 
+def test_made_up_bundles_are_read_and_an_outage_of_their_search_pays_nobody() -> None:
+    game, reader = tiny_game(GameRules(noise_unit="bundle", filling="none")), ScriptedAgent(READ)
+    (played,) = run(agents(reader=reader), game)
+    assert played.validation.ok
+    assert reader.calls[0][0][0].messages()[-1]["content"].count("\nDoc ") > len(played.proposal.evidence)
+    (played,) = run(agents(), replace(game, retriever=BrokenRetriever()))
+    assert (played.validation.reason, played.validation.error) == ("failed", "retriever: the retriever is down")
+    assert played.proposer_reward is None and played.solves == ()
+
+
 def test_solver_outage_pays_nobody() -> None:
     (played,) = run(agents(solver=BrokenAgent()))
     assert {solve.status for solve in played.solves} == {"failed"}

@@ -11,17 +11,24 @@ from dataclasses import replace
 
 from ssp_env import scoring
 from ssp_env.envs.play import Play
-from ssp_env.errors import JudgeError, ReaderError
+from ssp_env.errors import JudgeError, ReaderError, RetrievalError, SSPError
 from ssp_env.probes import probe
 from ssp_env.protocols import Reader
 from ssp_env.rules import proposed_task
 from ssp_env.types import Reading, ReadingCase, Seed, Trajectory, Validation
 from ssp_env.validator import close_gate, open_gate
 
+_ERRORS: dict[str, type[SSPError]] = {"judge": JudgeError, "retriever": RetrievalError}
+
 
 def enter_gate(play: Play) -> Validation | ReadingCase:
-    """Return the validation if the rules alone decide it, else the case to be read; noise comes from the corpus."""
-    return open_gate(play.game, play.episode.record(), others=(), rng=play.rng())
+    """Return the validation if the rules alone decide it, else the case to be read; noise comes from the corpus.
+
+    Raises:
+        RetrievalError: If the search for noise failed.
+    """
+    step = open_gate(play.game, play.episode.record(), others=(), rng=play.rng())
+    return step if isinstance(step, ReadingCase) else _checked([step])[0]
 
 
 def leave_gate(proposals: Sequence[tuple[Play, Trajectory]], readings: Sequence[Reading]) -> list[Validation]:
@@ -37,7 +44,7 @@ def leave_gate(proposals: Sequence[tuple[Play, Trajectory]], readings: Sequence[
 def _checked(validations: list[Validation]) -> list[Validation]:
     for validation in validations:
         if validation.reason == "failed":
-            kind = JudgeError if validation.error.startswith("judge") else ReaderError
+            kind = _ERRORS.get(validation.error.partition(":")[0], ReaderError)
             raise kind(f"expected a validation, got a failure ({validation.error}); repeat the step")
     return validations
 
@@ -46,7 +53,8 @@ def read_all(reader: Reader, plays: Sequence[Play], cases: Sequence[ReadingCase]
     """Let a reader answer the cases of plays whose proposer episode has just ended, judge it, and probe what passed.
 
     Raises:
-        ReaderError: If a reading, or the search that a probe needs, failed.
+        ReaderError: If a reading failed.
+        RetrievalError: If the search that a probe needs failed.
         JudgeError: If the judge gave no verdict.
     """
     readings = reader.read(cases) if cases else []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from ssp_env.envs.base import TextEnv
 from ssp_env.envs.proposer import ProposerScenario
 from ssp_env.envs.vector import TextVectorEnv
-from ssp_env.errors import AgentError, ConfigError, JudgeError, ReaderError
+from ssp_env.errors import AgentError, ConfigError, JudgeError, ReaderError, RetrievalError
 from ssp_env.judge import ExactJudge
 from ssp_env.presets import GameRules
 from ssp_env.registry import build_agent
@@ -81,6 +83,27 @@ def test_an_outage_of_a_second_reading_is_raised():
 
     with pytest.raises(ReaderError, match="down"):
         propose(opened(tiny_game(GameRules(closed_book_probe=True), reader=Tires())))
+
+
+def test_bundles_of_noise_are_made_up_and_an_outage_of_their_search_is_raised():
+    shown = []
+
+    class Notes:
+        def read(self, cases):
+            shown.extend(cases)
+            return [Reading("Lake Tarn")] * len(cases)
+
+    rules = GameRules(noise_unit="bundle")
+    retriever = BrokenRetriever()
+    game = replace(tiny_game(rules, reader=Notes()), retriever=retriever)
+    env = opened(game)
+    with pytest.raises(RetrievalError, match="down"):
+        propose(env)
+    assert shown == []
+    retriever.word = "no such word"
+    assert env.step(PROPOSAL[-1])[1:3] == (1.0, True)
+    evidence = env.play.ended[0].evidence
+    assert len(shown[0].passages) > len(evidence) > 0
 
 
 def test_running_out_of_turns_truncates_and_rejects():
