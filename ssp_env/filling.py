@@ -19,6 +19,8 @@ from ssp_env.rules import proposed_task
 from ssp_env.types import Seed, Task, Trajectory, Validation
 
 DUMMY_QUESTION = "There is no question this time. Close with an answer tag."
+POOLED = ("reuse", "reset")
+"""The strategies that draw from the pool, and so the only ones that add to it."""
 Origin = Literal["fresh", "reused", "dummy", "none"]
 
 
@@ -74,7 +76,7 @@ def _fillers(
     games: Mapping[str, Game],
     rng: np.random.Generator,
 ) -> list[Slot]:
-    if filling in ("reuse", "reset"):
+    if filling in POOLED:
         drawn = pool.draw(len(rejected), games, rng=rng)
         return [Slot(games[d.corpus], d.task, "reused") for d in drawn] or [_dummy(p) for p in rejected]
     if filling == "dummy":

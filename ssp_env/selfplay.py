@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ssp_env.errors import ConfigError
-from ssp_env.filling import Proposed, Slot, fill_slots
+from ssp_env.filling import POOLED, Proposed, Slot, fill_slots
 from ssp_env.game import Game
 from ssp_env.pool import QuestionPool
 from ssp_env.presets import GameRules
@@ -60,7 +60,7 @@ def play_rounds(
     Args:
         plan: Games and seeds; all games share their rules.
         agents: Who plays.
-        pool: Tasks to reuse; the scored tasks of this round are added and the round is counted.
+        pool: Tasks to reuse. The round is counted, and its scored tasks are added under ``reuse`` and ``reset``.
         rng: The only source of randomness: noise, pool draws and sampling seeds.
         sampling: For proposer and solver; readings by the policy are greedy.
         games: Further games whose pooled tasks may be reused. Give all of them for a resumed run to equal an
@@ -77,7 +77,7 @@ def play_rounds(
     slots = fill_slots(proposals, rules.filling, pool=pool, games=known, rng=rng)
     solved = _solve(slots, agents.solver, rules, sampling=sampling, rng=rng)
     rounds = [_round(rules, *parts) for parts in zip(proposals, slots, solved, strict=True)]
-    for slot, played in zip(slots, rounds, strict=True):
+    for slot, played in zip(slots, rounds, strict=True) if rules.filling in POOLED else ():
         if slot.origin != "dummy" and played.task is not None and played.success_rate is not None:
             pool.add(slot.game.corpus.fingerprint, played.task, success_rate=played.success_rate)
     pool.end_round(reset_every=rules.reset_every if rules.filling == "reset" else None)

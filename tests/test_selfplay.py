@@ -212,6 +212,13 @@ def test_reuse_draws_from_the_pool_and_pays_the_rejected_proposer_nothing() -> N
     assert len(pool) == 2
 
 
+@pytest.mark.parametrize("filling", ["none", "dummy", "resample"])
+def test_a_pool_that_is_never_drawn_from_does_not_grow(filling: str) -> None:
+    pool = QuestionPool()
+    assert run(agents(), pool=pool, filling=filling)[0].success_rate == 1.0
+    assert (len(pool), pool.round) == (0, 2)
+
+
 def test_reset_falls_back_to_dummies_right_after_the_pool_was_emptied() -> None:
     pool = QuestionPool()
     origins = []
