@@ -114,7 +114,8 @@ class SearchProposerEnv(TextEnv):
 
     ## Rewards
     At the end. Without `opponent`: 1 for an accepted question. With one: the rule `proposer_reward` of the share of
-    the opponent's `n_solves` solves that are correct (`zero_sum`: 1 - share). A rejected question pays the rule
+    the opponent's `n_solves` solves that are correct (`zero_sum`: 1 - share; the default over a generated world,
+    `zero_sum_solved`: 0 where the share is 0). A rejected question pays the rule
     `invalid_reward`. Every other step pays 0.
 
     ## Episode End
