@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from ssp_env.errors import ConfigError
+from ssp_env.filling import POOLED
 from ssp_env.judge import JUDGES
 from ssp_env.presets import rules
 from ssp_env.readers import READERS
@@ -72,7 +73,8 @@ class RunConfig:
     """Who checks a question: oracle or '{"name": "oracle", "error": 0.2}' (worlds only), policy, module:factory of an
     agent, or judge (the agent of the judge); None: oracle in worlds, judge with the rules code, else policy."""
     judge: str = "exact"
-    """Who compares answers: exact, or module:factory of an agent that is asked when rules do not decide."""
+    """Who compares answers: exact, or module:factory of an agent that is asked when rules do not decide, or
+    '{"name": "model", "agent": {"name": "module:factory", "kwargs": {}}}'."""
     pool_tasks: str | None = None
     """JSON Lines file of questions that fill the pool at the start, for models whose first proposals are all invalid;
     use it with --rule filling=reuse."""
@@ -222,8 +224,11 @@ def _check(config: RunConfig) -> None:
     if not config.corpus and config.eval_tasks is None and config.eval_questions and config.eval_world in worlds:
         got = f"{config.eval_world} among worlds {worlds[0]} to {worlds[-1]}"
         raise ConfigError(f"expected an eval_world that is not trained in, got {got}; change it or first_world")
-    if config.pool_tasks is not None and not config.corpus:
-        raise ConfigError("expected pool_tasks together with corpus, got generated worlds; leave it out")
+    if config.pool_tasks is not None and not (config.corpus and _rule_value(config, "filling") in POOLED):
+        got = f"filling {_rule_value(config, 'filling')!r} over {config.corpus or 'generated worlds'}"
+        raise ConfigError(
+            f"expected pool_tasks together with corpus and a filling out of {POOLED}, got {got}; change it"
+        )
 
 
 def game_settings(config: RunConfig, *, world: int | None = None) -> dict[str, object]:
@@ -260,7 +265,7 @@ def _described(config: RunConfig, name: str) -> object:
 
 def update_settings(config: RunConfig, output_dir: Path) -> UpdateSettings:
     """Return the optimiser's settings of a resolved configuration."""
-    order: Updates = "proposer_first" if _update_order(config) == "proposer_first" else "solver_first"
+    order: Updates = "proposer_first" if _rule_value(config, "update_order") == "proposer_first" else "solver_first"
     return UpdateSettings(
         output_dir=output_dir,
         n_rounds=config.n_rounds,
@@ -282,9 +287,8 @@ def _role_loss(beta: float | None, clip_low: float | None, clip_high: float | No
     return RoleLoss(beta or 0.0, (clip_low or math.inf, clip_high or math.inf))
 
 
-def _update_order(config: RunConfig) -> str:
-    changes = dict(map(_rule, config.rule))
-    return str(changes.get("update_order", rules(config.rules or "world").update_order))
+def _rule_value(config: RunConfig, name: str) -> object:
+    return dict(map(_rule, config.rule)).get(name, getattr(rules(config.rules or "world"), name))
 
 
 def _rule(text: str) -> tuple[str, object]:

@@ -65,6 +65,21 @@ def test_rules_are_read_as_json_or_text():
 
 
 @pytest.mark.parametrize(
+    ("judge", "expected"),
+    [
+        ("exact", "exact"),
+        ("judges:make", {"name": "model", "agent": "judges:make"}),
+        (
+            '{"name": "model", "agent": {"name": "judges:make", "kwargs": {"url": "u"}}}',
+            {"name": "model", "agent": {"name": "judges:make", "kwargs": {"url": "u"}}},
+        ),
+    ],
+)
+def test_a_judge_is_a_name_a_factory_or_json_with_arguments(judge, expected):
+    assert game_settings(resolved(RunConfig(judge=judge)), world=0)["judge"] == expected
+
+
+@pytest.mark.parametrize(
     ("rules", "updates", "expected"),
     [("paper", "sequential", "solver_first"), ("code", "sequential", "proposer_first"), ("code", "joint", "joint")],
 )
@@ -89,6 +104,7 @@ def test_kl_and_clipping_are_of_each_role_and_a_clip_of_0_is_none():
         {"solver_advantage": "ppo"},
         {"train_proposer": False, "train_solver": False},
         {"pool_tasks": "x.jsonl"},
+        {"pool_tasks": "x.jsonl", "corpus": ("x",), "rule": ("filling=dummy",)},
         {"seed": -1},
         {"temperature": float("nan")},
         {"temperature": float("inf")},
