@@ -1,7 +1,8 @@
 """What the solver plays in the slot of a rejected proposal (SSP appendix B.1; names as in ``GameRules.filling``).
 
 ``dummy``: a content-free task. ``reuse`` and ``reset``: a random pooled task per slot, a dummy while the pool has
-none. ``resample``: a random accepted task of the same batch, for what is still missing after proposing again.
+none. ``resample``: further seeds are proposed for (``selfplay``); a random accepted task of the same batch is copied
+for what is still missing then.
 ``none``: nothing, so that a round may have fewer solves.
 """
 
@@ -47,6 +48,7 @@ def fill_slots(
     proposals: Sequence[Proposed],
     filling: str,
     *,
+    n_tasks: int,
     pool: QuestionPool,
     games: Mapping[str, Game],
     rng: np.random.Generator,
@@ -56,6 +58,7 @@ def fill_slots(
     Args:
         proposals: The batch.
         filling: A strategy.
+        n_tasks: Tasks to be played; the last slots of rejected proposals that go beyond it stay open.
         pool: The tasks to reuse; only those of corpora in ``games`` can be played.
         games: The games by corpus fingerprint.
         rng: Draws one task per slot, so that repeats within a batch happen.
@@ -63,7 +66,9 @@ def fill_slots(
     fresh = [Slot(p.game, proposed_task(p.seed, p.trajectory), "fresh") for p in proposals if p.validation.ok]
     rejected = [p for p in proposals if not p.validation.ok]
     accepted = iter(fresh)
-    fillers = iter(_fillers(rejected, filling, fresh, pool=pool, games=games, rng=rng))
+    n_missing = n_tasks - len(fresh)
+    filled = _fillers(rejected[:n_missing], filling, fresh, pool=pool, games=games, rng=rng)
+    fillers = iter([*filled, *(Slot(p.game, None, "none") for p in rejected[n_missing:])])
     return [next(accepted) if p.validation.ok else next(fillers) for p in proposals]
 
 

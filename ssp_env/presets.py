@@ -59,7 +59,7 @@ class GameRules:
         invalid_reward: What a rejected proposal pays; negative values collapse training (paper figure 5).
         filling: How slots of rejected proposals are filled (paper appendix B.1).
         reset_every: Rounds after which the pool is emptied (``reset`` only).
-        max_resamples: Further batches that ``resample`` may draw.
+        max_resamples: Further batches of seeds that ``resample`` may draw.
         update_order: Which role is updated first.
     """
 

@@ -54,8 +54,10 @@ def play_rounds(
 ) -> list[Round]:
     """Play one round for every game and seed of the plan and return the rounds in that order.
 
-    Under ``resample`` the seeds of rejected proposals are proposed for again, up to ``max_resamples`` times, and the
-    superseded attempts follow at the end as rounds of origin ``none``. (The released code draws further seeds.)
+    Under ``resample`` further seeds of the plan's games are drawn, with repetition, until as many proposals are
+    accepted as the plan is long, up to ``max_resamples`` times and each time as many as are missing. Their rounds
+    follow those of the plan; a rejected proposal that needs no copy has the origin ``none`` and no solves. (The
+    released code draws whole batches and drops what is too much.)
 
     Args:
         plan: Games and seeds; all games share their rules.
@@ -72,16 +74,16 @@ def play_rounds(
     if not plan:
         return []
     rules = _common_rules(plan)
-    proposals, superseded = _propose(plan, agents, rules, sampling=sampling, rng=rng)
+    proposals = _propose(plan, agents, rules, sampling=sampling, rng=rng)
     known = {game.corpus.fingerprint: game for game in (*games, *(game for game, _ in plan))}
-    slots = fill_slots(proposals, rules.filling, pool=pool, games=known, rng=rng)
+    slots = fill_slots(proposals, rules.filling, n_tasks=len(plan), pool=pool, games=known, rng=rng)
     solved = _solve(slots, agents.solver, rules, sampling=sampling, rng=rng)
     rounds = [_round(rules, *parts) for parts in zip(proposals, slots, solved, strict=True)]
     for slot, played in zip(slots, rounds, strict=True) if rules.filling in POOLED else ():
         if slot.origin != "dummy" and played.task is not None and played.success_rate is not None:
             pool.add(slot.game.corpus.fingerprint, played.task, success_rate=played.success_rate)
     pool.end_round(reset_every=rules.reset_every if rules.filling == "reset" else None)
-    return rounds + [_round(rules, proposed, Slot(proposed.game, None, "none"), []) for proposed in superseded]
+    return rounds
 
 
 def _common_rules(plan: Plan) -> GameRules:
@@ -94,19 +96,19 @@ def _common_rules(plan: Plan) -> GameRules:
 
 def _propose(
     plan: Plan, agents: Agents, rules: GameRules, *, sampling: Sampling, rng: np.random.Generator
-) -> tuple[list[Proposed], list[Proposed]]:
-    """The last proposal of every seed, and those that it superseded."""
+) -> list[Proposed]:
+    """The proposals of the plan, and under ``resample`` those for further seeds after them."""
     proposals = _propose_once(plan, agents, sampling=sampling, rng=rng)
-    superseded: list[Proposed] = []
-    for _ in range(rules.max_resamples if rules.filling == "resample" else 0):
-        rejected = [i for i, proposed in enumerate(proposals) if not proposed.validation.ok]
-        if not rejected:
+    if rules.filling != "resample":
+        return proposals
+    pairs = [(game, seed) for game in {id(game): game for game, _ in plan}.values() for seed in game.seeds]
+    for _ in range(rules.max_resamples if pairs else 0):
+        n_missing = len(plan) - sum(proposed.validation.ok for proposed in proposals)
+        if not n_missing:
             break
-        again = _propose_once([plan[i] for i in rejected], agents, sampling=sampling, rng=rng)
-        for i, proposed in zip(rejected, again, strict=True):
-            superseded.append(proposals[i])
-            proposals[i] = proposed
-    return proposals, superseded
+        drawn = [pairs[int(i)] for i in rng.integers(len(pairs), size=n_missing)]
+        proposals += _propose_once(drawn, agents, sampling=sampling, rng=rng)
+    return proposals
 
 
 def _propose_once(plan: Plan, agents: Agents, *, sampling: Sampling, rng: np.random.Generator) -> list[Proposed]:

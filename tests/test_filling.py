@@ -20,10 +20,15 @@ def proposed(i: int, ok: bool) -> Proposed:
     return Proposed(GAME, seed, trajectory, Validation("ok" if ok else "too_short"))
 
 
-def fill(filling: str, accepted: str, pool: QuestionPool | None = None, seed: int = 0) -> list[Slot]:
+def fill(filling: str, accepted: str, pool: QuestionPool | None = None, n_tasks: int | None = None) -> list[Slot]:
     proposals = [proposed(i, char == "+") for i, char in enumerate(accepted)]
     return fill_slots(
-        proposals, filling, pool=pool or QuestionPool(), games={"fake": GAME}, rng=np.random.default_rng(seed)
+        proposals,
+        filling,
+        n_tasks=len(proposals) if n_tasks is None else n_tasks,
+        pool=pool or QuestionPool(),
+        games={"fake": GAME},
+        rng=np.random.default_rng(0),
     )
 
 
@@ -65,3 +70,10 @@ def test_resample_copies_accepted_tasks_or_leaves_the_slot_open() -> None:
     assert [slot.origin for slot in slots] == ["fresh", "reused", "fresh", "reused", "reused"]
     assert {slot.task for slot in slots if slot.origin == "reused"} <= fresh
     assert [slot.origin for slot in fill("resample", "--")] == ["none", "none"]
+
+
+def test_slots_beyond_the_tasks_that_are_wanted_stay_open() -> None:
+    assert [slot.origin for slot in fill("resample", "-+--+-", n_tasks=3)] == [
+        "reused", "fresh", "none", "none", "fresh", "none",
+    ]  # fmt: skip
+    assert [slot.origin for slot in fill("resample", "--++", n_tasks=2)] == ["none", "none", "fresh", "fresh"]

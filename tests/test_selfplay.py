@@ -240,24 +240,25 @@ def test_pooled_tasks_are_played_in_their_own_game() -> None:
     assert run(agents(proposer=SHORT), new, pool=pool, games=[old])[0].origin == "reused"
 
 
-def test_resample_proposes_again_for_rejected_seeds_only() -> None:
-    tries = iter(range(100))
-    proposer = FunctionAgent(
-        lambda c: (PROPOSAL if next(tries) >= 6 else SHORT)[min(len(c.turns), 2)]  # first proposal: three turns each
-    )
-    rounds = run(agents(proposer=proposer), seeds=(SEED, replace(SEED, id="s9")), filling="resample")
-    assert [(r.origin, r.validation.reason) for r in rounds] == [
-        ("fresh", "ok"),
-        ("fresh", "ok"),
-        ("none", "too_short"),
-        ("none", "too_short"),
-    ]
-    assert [r.proposer_reward for r in rounds] == [0.0, 0.0, 0.0, 0.0]
-    assert [len(r.solves) for r in rounds] == [5, 5, 0, 0]
+def test_resample_proposes_for_further_seeds_until_the_plan_is_full() -> None:
+    rules = GameRules(filling="resample", max_resamples=20)
+    further = (SEED, Seed("s2", "Elm"), Seed("s3", "Oxley"))
+    game = replace(tiny_game(rules), seeds=further)
+    rounds = run(agents(proposer=by_seed({"Lake Tarn"})), game, seeds=(OTHER, SEED))
+    assert [r.seed for r in rounds[:2]] == [OTHER, SEED]
+    assert {r.seed for r in rounds[2:]} <= set(further)
+    assert [r.origin for r in rounds] == ["none", "fresh", *["none"] * (len(rounds) - 3), "fresh"]
+    assert rounds[-1].seed == SEED
+    assert [len(r.solves) for r in rounds] == [5 if r.origin == "fresh" else 0 for r in rounds]
+    assert {r.proposer_reward for r in rounds} == {0.0}
+    assert rounds == run(agents(proposer=by_seed({"Lake Tarn"})), game, seeds=(OTHER, SEED))
+    others = {tuple(r.seed.id for r in run(agents(proposer=SHORT), game, seed=s)) for s in range(3)}
+    assert len(others) == 3
 
 
 def test_resample_copies_accepted_tasks_when_its_tries_are_used_up() -> None:
-    rounds = run(agents(proposer=by_seed({"Lake Tarn"})), seeds=(SEED, OTHER), filling="resample", max_resamples=2)
+    game = replace(tiny_game(GameRules(filling="resample", max_resamples=2)), seeds=(OTHER,))
+    rounds = run(agents(proposer=by_seed({"Lake Tarn"})), game, seeds=(SEED, OTHER))
     assert [r.origin for r in rounds] == ["fresh", "reused", "none", "none"]
     assert rounds[1].task == rounds[0].task and rounds[1].seed == OTHER
     assert rounds[1].proposer_reward == 0.0
