@@ -107,8 +107,8 @@ def test_pairing_takes_out_what_the_seeds_share():
 
 
 def test_every_arm_of_the_file_is_a_command_line_that_the_training_understands():
-    from training.config import game_settings
     from training.run_ssp import parse
+    from training.settings import game_settings
 
     file = read_arms(FILE)
     for name in file.arms:
@@ -134,8 +134,9 @@ def flags_of_make_run():
 
 @pytest.mark.parametrize(("name", "flags"), [("slow-self-play", []), ("reluctant-self-play", flags_of_make_run())])
 def test_the_training_by_default_and_make_run_are_arms_of_the_file(name, flags, monkeypatch):
-    from training.config import game_settings, resolved
+    from training.config import resolved
     from training.run_ssp import parse
+    from training.settings import game_settings
 
     monkeypatch.chdir(ROOT)
     arm = resolved(parse([*cell(read_arms(FILE), name, 0).flags, "--out", "x"]))

@@ -14,12 +14,10 @@ from typing import Literal
 
 from ssp_env.errors import ConfigError
 from ssp_env.filling import POOLED
-from ssp_env.judge import JUDGES
 from ssp_env.presets import rules
-from ssp_env.readers import READERS
 from training.advantages import ESTIMATORS, Aggregation
 from training.presets import OPTIMIZERS, OptimizerPreset
-from training.update import RoleLoss, Schedule, Updates, UpdateSettings
+from training.update import Schedule
 
 SHIPPED_MODEL = str(Path(__file__).resolve().parent / "tiny" / "weights")
 
@@ -214,7 +212,7 @@ def _check(config: RunConfig) -> None:
         if getattr(config, name) not in ESTIMATORS:
             raise ConfigError(f"expected {name} out of {sorted(ESTIMATORS)}, got {getattr(config, name)!r}; name one")
     for name in ("retriever", "reader", "judge"):
-        _described(config, name)
+        described(config, name)
     if config.seeds_per_round % config.proposals_per_seed:
         got = f"{config.seeds_per_round} and {config.proposals_per_seed}"
         raise ConfigError(f"expected seeds_per_round to be a multiple of proposals_per_seed, got {got}; change one")
@@ -224,38 +222,19 @@ def _check(config: RunConfig) -> None:
     if not config.corpus and config.eval_tasks is None and config.eval_questions and config.eval_world in worlds:
         got = f"{config.eval_world} among worlds {worlds[0]} to {worlds[-1]}"
         raise ConfigError(f"expected an eval_world that is not trained in, got {got}; change it or first_world")
-    if config.pool_tasks is not None and not (config.corpus and _rule_value(config, "filling") in POOLED):
-        got = f"filling {_rule_value(config, 'filling')!r} over {config.corpus or 'generated worlds'}"
+    if config.pool_tasks is not None and not (config.corpus and rule_value(config, "filling") in POOLED):
+        got = f"filling {rule_value(config, 'filling')!r} over {config.corpus or 'generated worlds'}"
         raise ConfigError(
             f"expected pool_tasks together with corpus and a filling out of {POOLED}, got {got}; change it"
         )
 
 
-def game_settings(config: RunConfig, *, world: int | None = None) -> dict[str, object]:
-    """Return what ``ssp_env.registry.build_game`` takes, for the files of the run or one generated world."""
-    corpus = list(config.corpus) or {"world": {"seed": world, "n_entities": config.world_entities}}
-    reader, judge = _described(config, "reader"), _described(config, "judge")
-    if isinstance(reader, str) and reader not in READERS:
-        reader = {"agent": reader}
-    if isinstance(judge, str) and judge not in JUDGES:
-        judge = {"name": "model", "agent": judge}
-    rules = {"preset": config.rules, **dict(map(_rule, config.rule))}
-    if config.n_solves is not None:
-        rules["n_solves"] = config.n_solves
-    return {
-        "corpus": corpus,
-        "retriever": _described(config, "retriever"),
-        "index_dir": config.index_dir,
-        "rules": rules,
-        "prompt_set": config.prompt_set,
-        "reader": reader,
-        "judge": judge,
-        "seeds": config.seeds,
-    }
+def described(config: RunConfig, name: str) -> object:
+    """Return a field that is a name or a JSON object.
 
-
-def _described(config: RunConfig, name: str) -> object:
-    """Return a field that is a name or a JSON object."""
+    Raises:
+        ConfigError: If it begins like an object and is none.
+    """
     text = getattr(config, name)
     try:
         return json.loads(text) if text and text.startswith("{") else text
@@ -263,35 +242,17 @@ def _described(config: RunConfig, name: str) -> object:
         raise ConfigError(f"expected a name or a JSON object as {name}, got {text!r} ({error}); correct it") from error
 
 
-def update_settings(config: RunConfig, output_dir: Path) -> UpdateSettings:
-    """Return the optimiser's settings of a resolved configuration."""
-    order: Updates = "proposer_first" if _rule_value(config, "update_order") == "proposer_first" else "solver_first"
-    return UpdateSettings(
-        output_dir=output_dir,
-        n_rounds=config.n_rounds,
-        updates="joint" if config.updates == "joint" else order,
-        lr=config.lr or 0.0,
-        lr_schedule=config.lr_schedule,
-        warmup_steps=config.warmup_steps or 0,
-        weight_decay=config.weight_decay or 0.0,
-        solver=_role_loss(config.solver_beta, config.solver_clip_low, config.solver_clip_high),
-        proposer=_role_loss(config.proposer_beta, config.proposer_clip_low, config.proposer_clip_high),
-        temperature=config.temperature,
-        max_batch_tokens=config.max_batch_tokens,
-        gradient_checkpointing=config.gradient_checkpointing,
-        seed=config.seed,
-    )
+def rule_value(config: RunConfig, name: str) -> object:
+    """Return a rule of the game: as given, else as in the preset."""
+    return dict(map(parse_rule, config.rule)).get(name, getattr(rules(config.rules or "world"), name))
 
 
-def _role_loss(beta: float | None, clip_low: float | None, clip_high: float | None) -> RoleLoss:
-    return RoleLoss(beta or 0.0, (clip_low or math.inf, clip_high or math.inf))
+def parse_rule(text: str) -> tuple[str, object]:
+    """Return name and value of ``name=value``; what is no JSON is text.
 
-
-def _rule_value(config: RunConfig, name: str) -> object:
-    return dict(map(_rule, config.rule)).get(name, getattr(rules(config.rules or "world"), name))
-
-
-def _rule(text: str) -> tuple[str, object]:
+    Raises:
+        ConfigError: If there is no equals sign.
+    """
     name, equals, value = text.partition("=")
     if not equals:
         raise ConfigError(f"expected a rule as name=value, got {text!r}; write for example n_noise=4")

@@ -16,7 +16,8 @@ from ssp_env.pool import QuestionPool
 from ssp_env.registry import build_game
 from ssp_env.types import Seed, Task
 from ssp_env.world import KINDS, World, WorldConfig
-from training.config import RunConfig, game_settings
+from training.config import RunConfig
+from training.settings import game_settings
 
 N_TITLES = 1000
 MAX_SEARCHES = 2

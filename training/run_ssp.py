@@ -31,12 +31,13 @@ import tyro  # noqa: E402
 
 from agents.hf import HFAgent, load_model  # noqa: E402
 from ssp_env.errors import ConfigError, SSPError  # noqa: E402
-from training.config import MAY_CHANGE, RunConfig, resolved, update_settings  # noqa: E402
+from training.config import MAY_CHANGE, RunConfig, resolved  # noqa: E402
 from training.config_json import from_json, to_json  # noqa: E402
 from training.driver import SelfPlayDriver  # noqa: E402
 from training.games import build_games  # noqa: E402
 from training.progress import Progress, draw_curves, summary  # noqa: E402
 from training.run_folder import RunFolder, read_config  # noqa: E402
+from training.settings import update_settings  # noqa: E402
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

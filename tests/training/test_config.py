@@ -10,11 +10,10 @@ from training.config import (
     OPTIMIZERS,
     SHIPPED_MODEL,
     RunConfig,
-    game_settings,
     resolved,
-    update_settings,
 )
 from training.config_json import from_json, to_json
+from training.settings import game_settings, update_settings
 from training.update import RoleLoss
 
 
