@@ -56,8 +56,7 @@ DISAGREEMENTS: dict[str, tuple[Values, Values]] = {
     "solver reward": ({"solver_reward": "strict"}, {"solver_reward": "overlisting"}),
     "temperature": ({"temperature": 1.0}, {"temperature": 1.0}),
     "batch filling": ({"filling": "reset", "reset_every": 10}, {"filling": "reset", "reset_every": 10}),
-    # Who reads for the code, a judge model, needs an address; it is named with the setting `reader`.
-    "RAG answerer": ({"reader": "policy"}, {}),
+    "RAG answerer": ({"reader": "policy"}, {"reader": "judge"}),
     # On the following the paper is silent.
     "leakage": ({"leak": "normalized"}, {"leak": "substring"}),
     "a completion without an action": ({"end_on_invalid": False}, {"end_on_invalid": True}),
