@@ -24,9 +24,11 @@ from ssp_env.rivals import Proposal, find_rivals
 from ssp_env.rules import proposed_question
 from ssp_env.types import (
     JudgeCase,
+    JudgedReading,
     Passage,
     Reading,
     ReadingCase,
+    ReadingKind,
     Reason,
     Seed,
     Trajectory,
@@ -42,8 +44,9 @@ Read = Callable[[Sequence[tuple[Game, ReadingCase]]], list[Reading]]
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A case to be read, which verdict on it speaks against the question, and what is wrong with it then."""
+    """A case to be read, of what kind, which verdict on it speaks against the question, and what is wrong then."""
 
+    kind: ReadingKind
     case: ReadingCase
     rejects: Literal["correct", "wrong"]
     reason: Reason
@@ -58,7 +61,8 @@ def probe(
 ) -> list[Validation]:
     """Probe proposals that passed the gate: one batch of readings, one of verdicts per judge.
 
-    The first finding against a question, or the first outage, decides. A question without one is ``ok``.
+    The first finding against a question, or the first outage, decides. A question without one is ``ok``. The
+    validations hold all readings.
 
     Args:
         proposals: What passed.
@@ -77,10 +81,12 @@ def probe(
     readings = read([(proposals[i][0], asking.case) for i, asking in asked])
     verdicts = _judge([(proposals[i], reading) for (i, _), reading in zip(asked, readings, strict=True)], asked)
     decided = {i: Validation("failed", error=f"retriever: {f}") for i, f in enumerate(rivals) if isinstance(f, str)}
+    made: list[list[JudgedReading]] = [[] for _ in proposals]
     for (i, asking), reading, judged in zip(asked, readings, verdicts, strict=True):
+        made[i].append(JudgedReading(asking.kind, asking.case, reading, tuple(judged)))
         if i not in decided and not (validation := _finding(asking, reading, judged)).ok:
             decided[i] = validation
-    return [decided.get(i, Validation("ok")) for i in range(len(proposals))]
+    return [replace(decided.get(i, Validation("ok")), readings=tuple(made[i])) for i in range(len(proposals))]
 
 
 def _probes(
@@ -97,17 +103,17 @@ def _probes(
         return ReadingCase(question, shuffled([*evidence, *noise], rng))
 
     if rules.closed_book_probe:
-        yield Probe(case(()), "correct", "closed_book")
+        yield Probe("closed_book", case(()), "correct", "closed_book")
     for part in _parts(game, trajectory, rng):
-        yield Probe(case(part), "correct", "not_multi_hop")
+        yield Probe("chain", case(part), "correct", "not_multi_hop")
     for i in range(rules.n_unique_probes):
         turned = [*rivals[i * rules.n_noise :], *rivals[: i * rules.n_noise]]
-        yield Probe(case(trajectory.evidence, turned), "wrong", "not_unique")
+        yield Probe("unique", case(trajectory.evidence, turned), "wrong", "not_unique")
     if rules.ask_for_all:
         asking = (
             case(trajectory.evidence, rivals) if not rules.n_rivals else _over_rivals(game, trajectory, rivals, rng)
         )
-        yield Probe(replace(asking, ask_for_all=True), "wrong", "not_unique")
+        yield Probe("ask_for_all", replace(asking, ask_for_all=True), "wrong", "not_unique")
 
 
 def _over_rivals(

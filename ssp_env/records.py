@@ -1,7 +1,9 @@
 """Rounds as plain JSON, every game whole, and the figures of a round.
 
 A record is enough to look at a game and to judge it again: what each model wrote, asked and was shown (passage ids),
-the validation with its reason, and all verdicts and rewards. Prompts are written on request; token ids never are.
+the validation with its reason and every reading behind it, all verdicts and rewards, and the corpora. Of the passages
+of a reading, those that the proposal's turns show are evidence, the others noise. Prompts are written on request;
+token ids and the texts of passages never are.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from ssp_env.text import normalize_unicode
 from ssp_env.types import (
     Final,
     Invalid,
+    JudgedReading,
     ReadingCase,
     Reason,
     Round,
@@ -44,6 +47,8 @@ def round_record(played: Round, *, with_prompts: bool = False) -> dict[str, obje
         ],
         "success_rate": played.success_rate,
         "proposer_reward": played.proposer_reward,
+        "corpus": played.corpus,
+        "task_corpus": played.task_corpus,
     }
 
 
@@ -83,6 +88,16 @@ def _action(action: ToolCall | Final | Invalid) -> dict[str, str]:
             return {"kind": "invalid", "reason": reason}
 
 
+def _reading(made: JudgedReading) -> dict[str, object]:
+    return {
+        "kind": made.kind,
+        "passages": [passage.id for passage in made.case.passages],
+        "response": made.reading.response,
+        "error": made.reading.error,
+        "verdicts": [verdict_record(verdict) for verdict in made.verdicts],
+    }
+
+
 def item_record(item: Seed | Task | ReadingCase) -> dict[str, object]:
     """Return what an episode starts from as plain JSON."""
     match item:
@@ -99,9 +114,14 @@ def item_record(item: Seed | Task | ReadingCase) -> dict[str, object]:
             return {"question": item.question, "passages": [passage.id for passage in item.passages]}
 
 
-def validation_record(validation: Validation) -> dict[str, str]:
+def validation_record(validation: Validation) -> dict[str, object]:
     """Return a validation as plain JSON."""
-    return {"reason": validation.reason, "response": validation.response, "error": validation.error}
+    return {
+        "reason": validation.reason,
+        "response": validation.response,
+        "error": validation.error,
+        "readings": [_reading(made) for made in validation.readings],
+    }
 
 
 def verdict_record(verdict: Verdict) -> dict[str, str]:

@@ -150,4 +150,6 @@ def _round(rules: GameRules, proposed: Proposed, slot: Slot, solved: Solves) -> 
         verdicts=tuple(verdict for _, verdict in solved),
         success_rate=rate,
         proposer_reward=reward,
+        corpus=proposed.game.corpus.fingerprint,
+        task_corpus=slot.game.corpus.fingerprint if slot.task else "",
     )

@@ -11,6 +11,7 @@ described in ``noise``.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -22,7 +23,17 @@ from ssp_env.protocols import Agent
 from ssp_env.readers import read_with
 from ssp_env.rivals import Proposal
 from ssp_env.rules import check_proposal, proposed_question
-from ssp_env.types import JudgeCase, Reading, ReadingCase, Sampling, Seed, Trajectory, Validation, Verdict
+from ssp_env.types import (
+    JudgeCase,
+    JudgedReading,
+    Reading,
+    ReadingCase,
+    Sampling,
+    Seed,
+    Trajectory,
+    Validation,
+    Verdict,
+)
 
 
 def validate(
@@ -44,7 +55,11 @@ def validate(
     pending = [i for i, step in enumerate(opened) if isinstance(step, ReadingCase)]
     cases = [(proposals[i][0], case) for i in pending if isinstance(case := opened[i], ReadingCase)]
     readings = _read(cases, policy, sampling, rng)
-    closed = dict(zip(pending, close_gate([proposals[i] for i in pending], readings), strict=True))
+    judged = _judge([proposals[i] for i in pending], readings)
+    closed = {
+        i: replace(_validation(reading, found), readings=(JudgedReading("gate", case, reading, found),))
+        for i, (_, case), reading, found in zip(pending, cases, readings, judged, strict=True)
+    }
     probed = [i for i in pending if closed[i].ok and proposals[i][0].rules.probes]
     found = probe(
         [proposals[i] for i in probed],
@@ -52,7 +67,9 @@ def validate(
         read=lambda cases: _read(cases, policy, sampling, rng),
         rngs=[rng] * len(probed),
     )
-    closed |= {i: validation for i, validation in zip(probed, found, strict=True) if not validation.ok}
+    for i, validation in zip(probed, found, strict=True):
+        decision = closed[i] if validation.ok else validation
+        closed[i] = replace(decision, readings=(*closed[i].readings, *validation.readings))
     return [closed[i] if isinstance(step, ReadingCase) else step for i, step in enumerate(opened)]
 
 
@@ -81,18 +98,21 @@ def open_gate(
 
 def close_gate(proposals: Sequence[Proposal], readings: Sequence[Reading]) -> list[Validation]:
     """Judge the readings of proposals that passed the rules, each against its seed's answers."""
-    validations: dict[int, Validation] = {}
+    judged = _judge(proposals, readings)
+    return [_validation(reading, found) for reading, found in zip(readings, judged, strict=True)]
+
+
+def _judge(proposals: Sequence[Proposal], readings: Sequence[Reading]) -> list[tuple[Verdict, ...]]:
+    """Return the verdict on each reading, none if it failed."""
+    verdicts: dict[int, Verdict] = {}
     by_judge: dict[int, list[int]] = {}
-    for i, ((game, _), answer) in enumerate(zip(proposals, readings, strict=True)):
-        if answer.error:
-            validations[i] = Validation("failed", error=f"reader: {answer.error}")
-        else:
+    for i, ((game, _), reading) in enumerate(zip(proposals, readings, strict=True)):
+        if not reading.error:
             by_judge.setdefault(id(game.judge), []).append(i)
     for members in by_judge.values():
         cases = [_judge_case(proposals[i][1], readings[i]) for i in members]
-        for i, verdict in zip(members, proposals[members[0]][0].judge.judge(cases), strict=True):
-            validations[i] = _validation(readings[i], verdict)
-    return [validations[i] for i in range(len(proposals))]
+        verdicts.update(zip(members, proposals[members[0]][0].judge.judge(cases), strict=True))
+    return [(verdicts[i],) if i in verdicts else () for i in range(len(proposals))]
 
 
 def _seed(trajectory: Trajectory) -> Seed:
@@ -107,7 +127,10 @@ def _judge_case(trajectory: Trajectory, answer: Reading) -> JudgeCase:
     )
 
 
-def _validation(answer: Reading, verdict: Verdict) -> Validation:
+def _validation(answer: Reading, verdicts: Sequence[Verdict]) -> Validation:
+    if answer.error:
+        return Validation("failed", error=f"reader: {answer.error}")
+    (verdict,) = verdicts
     if verdict.label == "error":
         return Validation("failed", answer.response, f"judge: {verdict.detail or 'no verdict'}")
     return Validation("ok" if verdict.correct else "not_answerable", answer.response)

@@ -12,15 +12,15 @@ from ssp_env.pool import QuestionPool
 from ssp_env.presets import GameRules
 from ssp_env.records import SCHEMA, round_record, round_statistics, trajectory_record
 from ssp_env.selfplay import Agents, play_rounds
-from ssp_env.types import Round, Sampling, Validation
-from tests.fakes import PROPOSAL, QUESTION, SEED, BrokenAgent, FunctionAgent, ScriptedAgent, tiny_game
+from ssp_env.types import Conversation, Round, Sampling, Task, Validation
+from tests.fakes import PASSAGES, PROPOSAL, QUESTION, SEED, BrokenAgent, FunctionAgent, ScriptedAgent, tiny_game
 
 READ = "<answer>Lake Tarn</answer>"
 SOLVE = ("<think>Elm?</think><search>river Elm</search>", "no tag", READ)
 
 
-def play(proposer=PROPOSAL, solver=None, *, n: int = 1, pool=None, **rules) -> list[Round]:
-    players = Agents(ScriptedAgent(proposer), solver or ScriptedAgent(SOLVE), ScriptedAgent([READ]))
+def play(proposer=PROPOSAL, solver=None, *, reader=None, n: int = 1, pool=None, **rules) -> list[Round]:
+    players = Agents(ScriptedAgent(proposer), solver or ScriptedAgent(SOLVE), reader or ScriptedAgent([READ]))
     plan = [(tiny_game(GameRules(**rules)), SEED)] * n
     pool = QuestionPool() if pool is None else pool
     return play_rounds(plan, players, pool=pool, rng=np.random.default_rng(0), sampling=Sampling())
@@ -32,7 +32,12 @@ def test_record_holds_the_game_whole_and_is_plain_json() -> None:
     assert json.loads(json.dumps(record, allow_nan=False)) == record
     assert record["schema"] == SCHEMA
     assert record["seed"] == {"id": "s0", "answer": "Lake Tarn", "aliases": ["Tarn Lake"], "n_searches": 2}
-    assert record["validation"] == {"reason": "ok", "response": "Lake Tarn", "error": ""}
+    validation = record["validation"]
+    (reading,) = validation.pop("readings")  # type: ignore[attr-defined]
+    assert validation == {"reason": "ok", "response": "Lake Tarn", "error": ""}
+    assert (reading["kind"], reading["response"], reading["error"]) == ("gate", "Lake Tarn", "")
+    assert reading["verdicts"] == [{"label": "correct", "method": "exact", "detail": ""}]
+    assert record["corpus"] == record["task_corpus"] == tiny_game().corpus.fingerprint
     assert record["task"] == {"id": "s0", "question": QUESTION, "answers": ["Lake Tarn", "Tarn Lake"], "kind": ""}
     assert (record["origin"], record["success_rate"], record["proposer_reward"]) == ("fresh", 1.0, 0.0)
     assert record["proposal"]["queries"] == ["river Elm Lake Tarn", "town Oxley poet Finch"]  # type: ignore[index]
@@ -46,6 +51,50 @@ def test_record_holds_the_game_whole_and_is_plain_json() -> None:
         "action": {"kind": "tool", "tool": "search", "argument": "river Elm"},
         "passages": ["p1", "p2", "p4"],
     }
+
+
+def test_every_reading_behind_a_validation_is_recorded_with_its_passages_as_they_were_shown() -> None:
+    prompts: list[str] = []
+
+    def read(conversation: Conversation) -> str:
+        prompts.append(conversation.prompt[-1]["content"])
+        return READ if len(prompts) == 1 else "<answer>Lake Mere</answer>"
+
+    (played,) = play(reader=FunctionAgent(read), n_noise=1, closed_book_probe=True, chain="searches")
+    assert played.validation.ok
+    record = round_record(played)
+    gate, closed_book, *chain = record["validation"]["readings"]  # type: ignore[index]
+    assert [made["kind"] for made in (gate, closed_book, *chain)] == ["gate", "closed_book", "chain", "chain"]
+    assert [made["verdicts"][0]["label"] for made in (gate, closed_book, *chain)] == ["correct"] + ["wrong"] * 3
+    evidence = {id_ for turn in record["proposal"]["turns"] for id_ in turn["passages"]}  # type: ignore[index]
+    assert len(gate["passages"]) == len(evidence) + 1 and evidence < set(gate["passages"])
+    assert len(closed_book["passages"]) == 1 and not evidence & set(closed_book["passages"])
+    for made, prompt in zip((gate, closed_book, *chain), prompts, strict=True):
+        places = [prompt.index(passage.text) for id_ in made["passages"] for passage in PASSAGES if passage.id == id_]
+        assert places == sorted(places) and len(places) == len(made["passages"])
+
+
+def test_a_reading_that_failed_is_recorded_too() -> None:
+    (played,) = play(reader=BrokenAgent())
+    (reading,) = round_record(played)["validation"]["readings"]  # type: ignore[index]
+    assert (reading["error"], reading["verdicts"]) == ("AgentError: the agent is down", [])
+
+
+def test_a_reused_task_names_its_own_corpus() -> None:
+    pool = QuestionPool()
+    pool.add("other", Task("t", "What?", ("x",)), success_rate=0.0)
+    players = Agents(ScriptedAgent(("talk",)), ScriptedAgent(SOLVE), ScriptedAgent([READ]))
+    game = tiny_game(GameRules(filling="reuse", max_turns=2))
+    (played,) = play_rounds(
+        [(game, SEED)],
+        players,
+        pool=pool,
+        rng=np.random.default_rng(0),
+        sampling=Sampling(),
+        games=[tiny_game(game.rules, fingerprint="other")],
+    )
+    record = round_record(played)
+    assert (record["origin"], record["corpus"], record["task_corpus"]) == ("reused", "fake", "other")
 
 
 def test_rejected_and_failed_rounds_are_recorded_too() -> None:

@@ -131,8 +131,13 @@ class SelfPlayDriver:
     ) -> None:
         """Write a round down, show it, and warn of what has begun to collapse."""
         found = quality.measure(played, self.games)
+        world = self.games.world_seeds.get
         records = [
-            {"round": figures["round"], **round_record(r), **quality.record(q, (known or {}).get(i))}
+            {
+                **{"round": figures["round"], "world": world(r.corpus), "task_world": world(r.task_corpus)},
+                **round_record(r),
+                **quality.record(q, (known or {}).get(i)),
+            }
             for i, (r, q) in enumerate(zip(played, found, strict=True))
         ]
         line = {**figures, **quality.figures(played, found, known)}

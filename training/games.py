@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -28,12 +28,14 @@ class Games:
     """The games that are trained on, and the game and questions of the evaluation.
 
     ``worlds`` are those of the training games, in order; empty where seeds or passages come from files.
+    ``world_seeds`` are the seeds of their worlds by fingerprint; empty where passages come from files.
     """
 
     training: tuple[Game, ...]
     held_out: Game
     tasks: tuple[Task, ...]
     worlds: tuple[World, ...] = ()
+    world_seeds: Mapping[str, int] = field(default_factory=dict)
 
 
 def build_games(config: RunConfig) -> Games:
@@ -43,6 +45,7 @@ def build_games(config: RunConfig) -> Games:
         SSPError: If the configuration or a file cannot be used.
     """
     worlds: tuple[World, ...] = ()
+    world_seeds: dict[str, int] = {}
     if config.corpus:
         game = build_game(game_settings(config))
         training: tuple[Game, ...] = (game if game.seeds else replace(game, seeds=title_seeds(game, config.seed)),)
@@ -50,12 +53,13 @@ def build_games(config: RunConfig) -> Games:
     else:
         numbers = range(config.first_world, config.first_world + config.train_worlds)
         training = tuple(build_game(game_settings(config, world=world)) for world in numbers)
+        world_seeds = {game.corpus.fingerprint: number for game, number in zip(training, numbers, strict=True)}
         if config.seeds is None:
             worlds = tuple(World(WorldConfig(seed=n, n_entities=config.world_entities)) for n in numbers)
         held_out = build_game(game_settings(config, world=config.eval_world))
     if config.demanded_searches:
         training = tuple(replace(game, seeds=demanding(game.seeds, config.demanded_searches)) for game in training)
-    return Games(training, held_out, tuple(_held_out_tasks(config)), worlds)
+    return Games(training, held_out, tuple(_held_out_tasks(config)), worlds, world_seeds)
 
 
 def demanding(seeds: Sequence[Seed], n_searches: Sequence[int]) -> tuple[Seed, ...]:

@@ -4,7 +4,7 @@
 
     config.json          the resolved configuration, written first
     metrics.jsonl        one line a round: game, update, evaluation (line 0: before training)
-    rounds.jsonl         one line per game, whole: searches, passages, question, validation, solves, rewards
+    rounds.jsonl         one line per game, whole: searches, passages, question, gate, solves, rewards
     curves.png           the metrics as a picture
     checkpoints/round-000020/   model, tokenizer, optimiser, random states, and state.json
 
