@@ -55,4 +55,4 @@ class SpaceError(SSPError):
 
 
 class RunError(SSPError):
-    """Raised when a run folder cannot be used as asked."""
+    """Raised when a run folder cannot be used as asked, or a round gave what must not be trained on."""

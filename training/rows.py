@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from ssp_env.errors import RunError
 from ssp_env.types import RoleName, Trajectory
 
 Unusable = Literal["no_tokens", "drift"]
@@ -75,7 +76,11 @@ def training_row(trajectory: Trajectory) -> TrainingRow | Unusable:
 
 
 def training_rows(trajectories: Sequence[Trajectory]) -> tuple[list[TrainingRow | None], RowCounts]:
-    """Return one row or None per trajectory, in order, and the counts."""
+    """Return one row or None per trajectory, in order, and the counts.
+
+    Raises:
+        RunError: If not every sampled token of the rows is trained, or more than those.
+    """
     found = [training_row(trajectory) for trajectory in trajectories]
     rows = [row if isinstance(row, TrainingRow) else None for row in found]
     sampled = sum(
@@ -91,4 +96,10 @@ def training_rows(trajectories: Sequence[Trajectory]) -> tuple[list[TrainingRow 
         sampled_tokens=sampled,
         masked_tokens=sum(row.n_sampled for row in rows if row is not None),
     )
+    if counts.sampled_tokens != counts.masked_tokens:
+        raise RunError(
+            f"expected every sampled token and no other under the mask, got {counts.sampled_tokens} sampled and "
+            f"{counts.masked_tokens} masked in {counts.rows} rows; the agent's completions contradict each other "
+            "(one that ended as 'context' has no tokens)"
+        )
     return rows, counts

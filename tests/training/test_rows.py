@@ -1,5 +1,6 @@
 import pytest
 
+from ssp_env.errors import RunError
 from ssp_env.types import Completion, Conversation, Final, Message, Task, ToolCall, Trajectory, Turn
 from training.rows import TrainingRow, training_row, training_rows
 
@@ -48,6 +49,12 @@ def test_a_full_context_gives_no_tokens_but_keeps_the_turns_before_it():
 def test_agents_without_token_ids_give_no_rows():
     assert training_row(trajectory(Completion("text"))) == "no_tokens"
     assert training_row(trajectory(Completion("text", "stop", PROMPT, (4,), ()))) == "no_tokens"
+
+
+def test_a_sampled_token_that_would_not_be_trained_is_an_error():
+    odd = trajectory(said(PROMPT, [4, 5]), said([*PROMPT, 4, 5, 9], [6], finish="context"))
+    with pytest.raises(RunError, match="got 3 sampled and 2 masked in 1 rows"):
+        training_rows([odd])
 
 
 def test_rows_keep_the_order_and_the_counts_tell_what_was_left_out():
