@@ -65,7 +65,7 @@ class HFAgent:
             )
         self.model = model
         self.tokenizer = tokenizer
-        self._max_context = max_context or int(getattr(model.config, "max_position_embeddings", 0) or 1 << 20)
+        self.max_context = max_context or int(getattr(model.config, "max_position_embeddings", 0) or 1 << 20)
         self._max_batch_tokens = max_batch_tokens
         self._generator = torch.Generator().manual_seed(seed)
         self._eos = _eos_ids(model, tokenizer)
@@ -143,7 +143,7 @@ class HFAgent:
         return draws.tolist()
 
     def _room(self, row: _Row, sampling: Sampling) -> int:
-        return min(sampling.max_tokens, self._max_context - len(row.context))
+        return min(sampling.max_tokens, self.max_context - len(row.context))
 
     def _micro_batches(self, rows: Sequence[_Row], sampling: Sampling) -> Iterator[list[_Row]]:
         batch: list[_Row] = []

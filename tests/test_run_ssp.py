@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import random
+import shlex
 import signal
 import subprocess
 import sys
@@ -61,6 +62,7 @@ def test_a_run_writes_every_round_whole(whole):
     games = lines(whole, "rounds.jsonl")
     assert [game["round"] for game in games] == [i for i in (1, 2, 3, 4) for _ in range(4)]
     assert all(len(game["solves"]) == 3 for game in games if game["task"])
+    assert {game["world"] for game in games} == {0, 1} and len({game["corpus"] for game in games}) == 2
     assert {p.name for p in whole.iterdir()} >= {"config.json", "curves.png", "checkpoints"}
     assert parse(["--resume", "--out", str(whole)]).n_rounds == 4
 
@@ -84,12 +86,14 @@ def test_a_resumed_run_equals_an_uninterrupted_one(whole, tmp_path):
 
 
 def test_a_run_stopped_in_rounds_that_are_evaluated_equals_an_uninterrupted_one(whole, tmp_path, monkeypatch, capsys):
-    path, asked = tmp_path / "run", itertools.count(1)
+    path, asked = tmp_path / "a run", itertools.count(1)
     monkeypatch.setattr(
         Progress, "interrupted", property(lambda _: next(asked) % 2 == 0, lambda *_: None), raising=False
     )
     assert main(["--out", str(path), "--n-rounds", "4", *SMALL]) == 0
-    assert "Stopped after round 2" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "Stopped after round 2" in shown
+    assert shlex.split(shown.partition("Continue with: ")[2])[-3:] == ["--resume", "--out", str(path)]
     assert main(["--resume", "--out", str(path)]) == 0
     assert next(asked) == 5
     assert_same_run(whole, path, 4)
@@ -110,6 +114,7 @@ def test_a_finished_run_resumes_to_nothing(whole, capsys):
         (["--resume", "--out", "{new}"], "without --resume"),
         (["--out", "{new}", "--model", "{new}"], "save_pretrained"),
         (["--out", "{new}", "--rule", "fillin=reuse"], "fillin"),
+        (["--out", "{new}", "--max-context", "5"], "raise --max-context"),
         (["--out", "{new}", "--corpus", "{new}/none.jsonl", "--model", "x"], "none.jsonl"),
     ],
 )
@@ -131,7 +136,10 @@ def test_several_processes_are_refused(tmp_path, monkeypatch, capsys):
 
 def test_a_flag_given_twice_is_refused_before_it_hides_the_first(capsys):
     assert main(["--rule", "n_noise=2", "--rule", "n_solves=3"]) == 2
-    assert "give all its values after one flag" in capsys.readouterr().err
+    message = capsys.readouterr().err
+    assert "give all its values after one flag" in message and "make run" not in message
+    assert main(["--demanded-searches", "3", "--demanded-searches", "2"]) == 2
+    assert "make run RUN= ARGS=" in capsys.readouterr().err
 
 
 def test_an_unknown_flag_is_refused(capsys):

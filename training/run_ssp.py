@@ -14,6 +14,7 @@ The same script trains a real model over real passages::
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import warnings
 from collections.abc import Sequence
@@ -31,10 +32,11 @@ import tyro  # noqa: E402
 
 from agents.hf import HFAgent, load_model  # noqa: E402
 from ssp_env.errors import ConfigError, SSPError  # noqa: E402
+from ssp_env.types import Item, ReadingCase, RoleName, Seed, Task  # noqa: E402
 from training.config import MAY_CHANGE, RunConfig, resolved  # noqa: E402
 from training.config_json import from_json, to_json  # noqa: E402
 from training.driver import SelfPlayDriver  # noqa: E402
-from training.games import build_games  # noqa: E402
+from training.games import Games, build_games  # noqa: E402
 from training.progress import Progress, draw_curves, summary  # noqa: E402
 from training.run_folder import RunFolder, read_config  # noqa: E402
 from training.settings import update_settings  # noqa: E402
@@ -58,11 +60,11 @@ def parse(arguments: Sequence[str] | None = None) -> RunConfig:
 def _refuse_repeated(arguments: Sequence[str]) -> None:
     """Refuse a flag of several values given twice, of which only the last would count."""
     lists = ("--corpus", "--demanded-searches", "--rule")
-    if repeated := [flag for flag in lists if list(arguments).count(flag) > 1]:
-        raise ConfigError(
-            f"expected {repeated[0]} once, got it again; give all its values after one flag "
-            "(make run gives settings of its own: make run RUN= ARGS=... leaves them out)"
-        )
+    for flag in lists:
+        if (n_times := list(arguments).count(flag)) > 1:
+            of_make = '; make run gives it itself: make run RUN= ARGS="..." leaves that to you'
+            remedy = "give all its values after one flag" + of_make * (flag == "--demanded-searches")
+            raise ConfigError(f"expected {flag} once, got it {n_times} times; {remedy}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -85,6 +87,7 @@ def run(config: RunConfig) -> None:
     games = build_games(config)
     model, tokenizer = load_model(config.model, dtype=config.dtype)
     set_threads(config.threads, model.num_parameters())
+    require_room(HFAgent(model, tokenizer, max_context=config.max_context), games)
     frozen = None
     if not (config.train_proposer and config.train_solver):
         frozen = HFAgent(load_model(config.model, dtype=config.dtype)[0], tokenizer, max_context=config.max_context)
@@ -137,15 +140,28 @@ def report(config: RunConfig, folder: RunFolder, rounds: int) -> None:
     print(f"  policy   {folder.checkpoints[-1].relative_to(folder.path)}")
     print("  curves   curves.png\n  figures  metrics.jsonl\n  games    rounds.jsonl")
     if rounds < config.n_rounds:
-        print(
-            f"Stopped after round {rounds}. Continue with: {sys.executable} {sys.argv[0]} --resume --out {folder.path}"
-        )
+        command = shlex.join([sys.executable, sys.argv[0], "--resume", "--out", str(folder.path)])
+        print(f"Stopped after round {rounds}. Continue with: {command}")
 
 
 def require_one_process() -> None:
     """Refuse launchers of several processes, which would each play and write the same run."""
     if (n_processes := int(os.environ.get("WORLD_SIZE", "1"))) > 1:
         raise ConfigError(f"expected one process, got {n_processes}; start without torchrun or accelerate")
+
+
+def require_room(agent: HFAgent, games: Games) -> None:
+    """Refuse a context that some role's prompt fills before anything is asked."""
+    game = games.training[0]
+    items: dict[RoleName, Item] = {"proposer": Seed("", ""), "solver": Task("", "", ()), "reader": ReadingCase("", ())}
+    prompts = {role: game.episode(role, item).conversation for role, item in items.items()}
+    lengths = {role: len(agent.context_ids(prompt)) for role, prompt in prompts.items()}
+    role = max(lengths, key=lambda role: lengths[role])
+    if agent.max_context <= lengths[role]:
+        raise ConfigError(
+            f"expected a context of more than the {lengths[role]} tokens of the {role}'s prompt alone, got "
+            f"{agent.max_context}; raise --max-context, or choose a model or a --prompt-set that fits"
+        )
 
 
 def keep_quiet() -> None:
