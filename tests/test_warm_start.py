@@ -215,13 +215,17 @@ def folders(tmp_path):
         (["--start", "{folders}/shallow"], "got more or fewer: model.layers.2"),
         (["--proposer-patience", "1.5"], "expected --proposer-patience in 0 .. 1, got 1.5"),
         (["--proposer-patience", "nan"], "expected --proposer-patience in 0 .. 1, got nan"),
+        (["--threads", "0"], "expected --threads of 1 or more, got 0"),
+        (["--batch-size", "0"], "expected --batch-size of 1 or more, got 0"),
+        (["--n-batches", "-1"], "expected --n-batches of 0 or more, got -1"),
         (["--n-tasks", "3"], "expected at least 4 tasks, one for each held-out world, got 3; raise --n-tasks"),
         (["--n-tasks", "8000"], "lower --n-tasks"),
     ],
 )
 def test_what_cannot_be_trained_is_one_message_before_the_training(folders, capsys, flags, message):
     output = folders / "out"
-    few = ["--output", str(output), "--n-repeat-batches", "0", "--n-batches", "0"]
+    few = ["--output", str(output), "--n-repeat-batches", "0"]
+    few += [] if "--n-batches" in flags else ["--n-batches", "0"]
     few += [] if "--n-tasks" in flags else ["--n-tasks", "4"]
     assert main([*few, *(flag.format(folders=folders) for flag in flags)]) == 2
     shown = capsys.readouterr()

@@ -228,8 +228,7 @@ def check(config: WarmStartConfig) -> None:
     """Refuse what must not be trained.
 
     Raises:
-        ConfigError: If the shipped weights, or those to go on from, would be written over, or if the patience or the
-            number of held-out tasks is out of range.
+        ConfigError: If the shipped weights, or those to go on from, would be written over, or a number is out of range.
     """
     output = config.output.resolve()
     if config.start and output in (WEIGHTS.resolve(), config.start.resolve()):
@@ -240,6 +239,9 @@ def check(config: WarmStartConfig) -> None:
     patience = config.proposer_patience
     if patience is not None and not 0 <= patience <= 1:
         raise ConfigError(f"expected --proposer-patience in 0 .. 1, got {patience}; give a probability")
+    for name, least in (("threads", 1), ("batch_size", 1), ("n_batches", 0), ("n_repeat_batches", 0), ("seed", 0)):
+        if (value := getattr(config, name)) < least:
+            raise ConfigError(f"expected --{name.replace('_', '-')} of {least} or more, got {value}; raise it")
     check_tasks(config.n_tasks)
 
 
