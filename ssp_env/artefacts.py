@@ -31,6 +31,7 @@ def ensure_folder(
     *,
     build: Callable[[Path], Mapping[str, object]],
     on_mismatch: Literal["refuse", "replace"] = "refuse",
+    remedy: str = "pass index_dir= or --index-dir",
 ) -> dict[str, object]:
     """Return the manifest of a complete folder, building the folder when it is missing or half-written.
 
@@ -39,6 +40,7 @@ def ensure_folder(
         expected: What the manifest must say (JSON values) for the folder to be usable.
         build: Fills the empty folder it is given and returns further facts for the manifest.
         on_mismatch: Whether a complete folder that says something else is refused or built anew.
+        remedy: What the caller's user can do where writing is not allowed.
 
     Raises:
         StaleIndexError: If the folder is complete but was made from something else, and ``on_mismatch`` is refuse.
@@ -48,12 +50,12 @@ def ensure_folder(
     manifest = find_folder(folder, wanted, on_mismatch=on_mismatch)
     if manifest is not None:
         return manifest
-    _require_writable(folder)
+    _require_writable(folder, remedy)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         got = f"{str(folder.parent)!r} ({error.strerror})"
-        raise ConfigError(f"expected a folder to write {folder.name} into, got {got}; pass index_dir=") from error
+        raise ConfigError(f"expected a folder to write {folder.name} into, got {got}; {remedy}") from error
     with _locked(folder):
         manifest = read_manifest(folder)  # another process may have built it while this one waited
         if manifest is not None and _agrees(manifest, wanted):
@@ -125,12 +127,12 @@ def _mismatch_message(folder: Path, manifest: Mapping[str, object], wanted: Mapp
     )
 
 
-def _require_writable(folder: Path) -> None:
+def _require_writable(folder: Path, remedy: str) -> None:
     """Refuse folders marked read-only, also for a superuser, who could write there all the same."""
     parent = next(p for p in folder.absolute().parents if p.exists())
     mode = parent.stat().st_mode
     if not stat.S_IMODE(mode) & 0o222 or not os.access(parent, os.W_OK):
-        raise ConfigError(f"expected a writable folder for {folder.name}, got {str(parent)!r}; pass index_dir=")
+        raise ConfigError(f"expected a writable folder for {folder.name}, got {str(parent)!r}; {remedy}")
 
 
 @contextmanager

@@ -98,6 +98,8 @@ def test_a_read_only_place_is_refused_with_a_remedy(tmp_path: Path) -> None:
     tmp_path.chmod(0o555)
     with pytest.raises(ConfigError, match="pass index_dir="):
         ensure_folder(tmp_path / "x" / "a", {}, build=never)
+    with pytest.raises(ConfigError, match="expected a writable folder for a, got .*; name another --out"):
+        ensure_folder(tmp_path / "a", {}, build=never, remedy="name another --out")
     tmp_path.chmod(0o755)
 
 

