@@ -79,6 +79,10 @@ HEAVY = (
 )
 
 MAX_LINES = {"module": 300, "class": 200, "function": 50}
+MAX_PARAMETERS = 8
+MAX_BY_POSITION = 5
+"""Of a public function."""
+MAY_TAKE_ANY = "ssp_env/envs/"
 
 UNTESTED = {
     "ssp_env/__main__.py": "one line, run by the tests of the command line",
@@ -147,6 +151,20 @@ def too_long(path: str, tree: ast.Module) -> list[str]:
     return found
 
 
+def loose(path: str, tree: ast.Module) -> list[str]:
+    """Return functions with too many parameters, and ``Any`` where it may not be."""
+    found = ["Any"] if "typing.Any" in imports(tree) and not path.startswith(MAY_TAKE_ANY) else []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            by_position = [a.arg for a in (*node.args.posonlyargs, *node.args.args) if a.arg not in ("self", "cls")]
+            is_public = not node.name.startswith("_") or node.name == "__init__"
+            if len(by_position) + len(node.args.kwonlyargs) > MAX_PARAMETERS:
+                found.append(f"{node.name}: more than {MAX_PARAMETERS} parameters")
+            if is_public and len(by_position) > MAX_BY_POSITION:
+                found.append(f"{node.name}: more than {MAX_BY_POSITION} parameters by position")
+    return found
+
+
 def violations(check: Callable[[str, ast.Module], list[str]], paths: list[str]) -> dict[str, list[str]]:
     """Return what a check finds, by file, without the files in which it finds nothing."""
     return {path: found for path in paths if (found := check(path, parse(path)))}
@@ -172,6 +190,11 @@ def test_parts_are_small():
     assert violations(too_long, ALL) == {}
 
 
+def test_signatures_are_short_and_typed():
+    assert violations(loose, ALL) == {}
+    assert [path for path in ALL if "utils" in path] == []
+
+
 def test_modules_have_a_docstring():
     assert [path for path in ALL if parse(path).body and not ast.get_docstring(parse(path))] == []
 
@@ -182,6 +205,9 @@ def test_the_guards_see_violations():
     assert foreign_imports("ssp_env/text.py", ast.parse("def f():\n    import torch.nn")) == ["torch"]
     assert forbidden_packages("agents/hf.py", ast.parse("import training.rows, ssp_env")) == ["training"]
     assert too_long("ssp_env/text.py", ast.parse("def f():\n" + "    x = 1\n" * 60)) == ["function f: 61"]
+    many = ast.parse("from typing import Any\ndef f(a, b, c, d, e, f, *, h, i, j): ...\ndef _f(a, b, c, d, e, f): ...")
+    assert [said.split(":")[0] for said in loose("ssp_env/text.py", many)] == ["Any", "f", "f"]
+    assert loose("ssp_env/envs/base.py", ast.parse("from typing import Any")) == []
 
 
 def test_every_module_has_tests():

@@ -95,7 +95,7 @@ def _serve(connection: Connection) -> None:
         answer: Exception | None = None
         try:
             write_shard(job)
-        except Exception as error:  # reported to the parent, which raises it
+        except Exception as error:  # noqa: BLE001 - reported to the parent, which raises it
             answer = error
         try:
             connection.send(answer)

@@ -97,7 +97,7 @@ class _Door:
                 await chunks.discard(DISCARD_BODIES * most)
         except ClientDisconnect:
             response = _refused(Refusal(400, "disconnected", "expected a whole body, got a closed connection; resend"))
-        except Exception:
+        except Exception:  # noqa: BLE001 - whatever it is, the client gets an answer and the log the traceback
             self._log.exception("internal_error", extra={"fields": {"path": request.url.path}})
             response = _refused(Refusal(500, "internal", "expected an answer, got a fault of the server; see its log"))
         self._handler.counts["requests"] += 1

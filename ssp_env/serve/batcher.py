@@ -148,7 +148,7 @@ class Batcher(Generic[Group]):
             answers = await loop.run_in_executor(self._executor, self._work, list(batch), group)
             for place, answer in zip(batch.values(), answers, strict=True):
                 place.future.set_result(answer)
-        except Exception as error:  # every waiting request must learn of it, whatever it is
+        except Exception as error:  # noqa: BLE001 - every waiting request must learn of it, whatever it is
             _settle(batch.values(), error)
         self._running = {}
         self.n_batches += 1
