@@ -126,6 +126,7 @@ def _start(work: Path, cell: Cell, script: Path) -> _Running:
     again = (folder / "run" / "config.json").exists()
     write_json(folder / "cell.json", {"settings": dict(cell.settings)})
     command = [sys.executable, str(script), *cell.flags, "--out", str(folder / "run")]
+    made_by = commit()  # before the start: a Ctrl-C after it must find the run among those that are stopped
     with open(folder / "log.txt", "ab") as log:
         process = subprocess.Popen(
             [*command, "--resume"] if again else command,
@@ -135,7 +136,7 @@ def _start(work: Path, cell: Cell, script: Path) -> _Running:
             env={**os.environ, "OMP_NUM_THREADS": "1"},
             start_new_session=True,
         )
-    return _Running(cell, process, time.monotonic(), commit())
+    return _Running(cell, process, time.monotonic(), made_by)
 
 
 def _end(work: Path, ended: _Running, wall_s: float) -> bool:

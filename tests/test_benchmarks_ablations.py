@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -246,29 +245,36 @@ def test_a_damaged_run_is_named(small, tmp_path, name, change, capsys):
 
 
 def test_a_second_signal_does_not_lose_what_a_run_took(small, tmp_path):
+    """Opening a FIFO waits for the other end, which keeps script and test in step."""
     script, work = tmp_path / "train.py", tmp_path / "work"
+    ready, asked, end = (tmp_path / name for name in ("ready", "asked", "end"))
+    for fifo in (ready, asked, end):
+        os.mkfifo(fifo)
     script.write_text(
-        "import pathlib, signal, sys, time\n"
-        "ended = []\n"
-        "signal.signal(signal.SIGINT, lambda *_: ended.append(1))\n"
-        "pathlib.Path(sys.argv[sys.argv.index('--out') + 1] + '.ready').touch()\n"
-        "while not ended: time.sleep(0.01)\n"
-        "time.sleep(1)\n"
+        "import signal\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})\n"
+        f"open({str(ready)!r}, 'w').close()\n"
+        "signal.sigwait({signal.SIGINT})\n"
+        f"open({str(asked)!r}, 'w').close()\n"
+        f"open({str(end)!r}).close()\n"
+        "print('ended by itself')\n"
     )
     only, handler = [cell(read_arms(small), "play", 0)], signal.getsignal(signal.SIGINT)
 
     def interrupt():
-        while not list(work.glob("*/run.ready")):
-            time.sleep(0.01)
-        for _ in range(3):
+        open(ready).close()
+        os.kill(os.getpid(), signal.SIGINT)
+        open(asked).close()
+        for _ in range(2):
             os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(0.3)
+        open(end, "w").close()
 
-    threading.Thread(target=interrupt).start()
+    threading.Thread(target=interrupt, daemon=True).start()
     with pytest.raises(KeyboardInterrupt):
         run_cells(work, only, n_processes=1, say=lambda _: None, script=script)
+    assert (work / only[0].key / "log.txt").read_text() == "ended by itself\n"
     (attempt,) = (work / only[0].key / "attempts.jsonl").read_text().splitlines()
-    assert json.loads(attempt)["wall_s"] >= 1
+    assert json.loads(attempt)["wall_s"] > 0
     assert signal.getsignal(signal.SIGINT) is handler
 
 
