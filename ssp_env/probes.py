@@ -89,6 +89,11 @@ def probe(
     return [replace(decided.get(i, Validation("ok")), readings=tuple(made[i])) for i in range(len(proposals))]
 
 
+def after_probes(gate: Validation, probed: Validation) -> Validation:
+    """Return the decision on a proposal that passed the gate and was probed, with the readings of both."""
+    return replace(gate if probed.ok else probed, readings=(*gate.readings, *probed.readings))
+
+
 def _probes(
     game: Game,
     trajectory: Trajectory,

@@ -11,14 +11,13 @@ described in ``noise``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from ssp_env.errors import RetrievalError
 from ssp_env.game import Game
 from ssp_env.noise import with_noise
-from ssp_env.probes import probe
+from ssp_env.probes import after_probes, probe
 from ssp_env.protocols import Agent
 from ssp_env.readers import read_with
 from ssp_env.rivals import Proposal
@@ -55,11 +54,8 @@ def validate(
     pending = [i for i, step in enumerate(opened) if isinstance(step, ReadingCase)]
     cases = [(proposals[i][0], case) for i in pending if isinstance(case := opened[i], ReadingCase)]
     readings = _read(cases, policy, sampling, rng)
-    judged = _judge([proposals[i] for i in pending], readings)
-    closed = {
-        i: replace(_validation(reading, found), readings=(JudgedReading("gate", case, reading, found),))
-        for i, (_, case), reading, found in zip(pending, cases, readings, judged, strict=True)
-    }
+    validations = close_gate([proposals[i] for i in pending], [case for _, case in cases], readings)
+    closed = dict(zip(pending, validations, strict=True))
     probed = [i for i in pending if closed[i].ok and proposals[i][0].rules.probes]
     found = probe(
         [proposals[i] for i in probed],
@@ -67,9 +63,7 @@ def validate(
         read=lambda cases: _read(cases, policy, sampling, rng),
         rngs=[rng] * len(probed),
     )
-    for i, validation in zip(probed, found, strict=True):
-        decision = closed[i] if validation.ok else validation
-        closed[i] = replace(decision, readings=(*closed[i].readings, *validation.readings))
+    closed |= {i: after_probes(closed[i], validation) for i, validation in zip(probed, found, strict=True)}
     return [closed[i] if isinstance(step, ReadingCase) else step for i, step in enumerate(opened)]
 
 
@@ -96,10 +90,12 @@ def open_gate(
         return Validation("failed", error=f"retriever: {error}")
 
 
-def close_gate(proposals: Sequence[Proposal], readings: Sequence[Reading]) -> list[Validation]:
-    """Judge the readings of proposals that passed the rules, each against its seed's answers."""
+def close_gate(
+    proposals: Sequence[Proposal], cases: Sequence[ReadingCase], readings: Sequence[Reading]
+) -> list[Validation]:
+    """Judge the readings of the cases of proposals that passed the rules, each against its seed's answers."""
     judged = _judge(proposals, readings)
-    return [_validation(reading, found) for reading, found in zip(readings, judged, strict=True)]
+    return [_validation(*parts) for parts in zip(cases, readings, judged, strict=True)]
 
 
 def _judge(proposals: Sequence[Proposal], readings: Sequence[Reading]) -> list[tuple[Verdict, ...]]:
@@ -127,13 +123,14 @@ def _judge_case(trajectory: Trajectory, answer: Reading) -> JudgeCase:
     )
 
 
-def _validation(answer: Reading, verdicts: Sequence[Verdict]) -> Validation:
+def _validation(case: ReadingCase, answer: Reading, verdicts: tuple[Verdict, ...]) -> Validation:
+    made = (JudgedReading("gate", case, answer, verdicts),)
     if answer.error:
-        return Validation("failed", error=f"reader: {answer.error}")
+        return Validation("failed", error=f"reader: {answer.error}", readings=made)
     (verdict,) = verdicts
     if verdict.label == "error":
-        return Validation("failed", answer.response, f"judge: {verdict.detail or 'no verdict'}")
-    return Validation("ok" if verdict.correct else "not_answerable", answer.response)
+        return Validation("failed", answer.response, f"judge: {verdict.detail or 'no verdict'}", made)
+    return Validation("ok" if verdict.correct else "not_answerable", answer.response, readings=made)
 
 
 def _read(

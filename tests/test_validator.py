@@ -31,6 +31,7 @@ MERE_PROPOSAL = (
     "<question>Into which lake flows the river that passes through the birthplace of Bo Reed?</question>",
 )
 OFFLINE = BrokenAgent()
+CASE = ReadingCase(QUESTION, ())
 
 
 def propose(seed: Seed = SEED, script=PROPOSAL, game=None) -> Trajectory:
@@ -133,7 +134,7 @@ def test_rules_decide_before_anybody_reads() -> None:
     ],
 )
 def test_reading_is_judged_against_the_seed(reading: Reading, validation: Validation) -> None:
-    assert close_gate([(tiny_game(), propose())], [reading]) == [validation]
+    assert close_gate([(tiny_game(), propose())], [CASE], [reading]) == [validation]
 
 
 def test_judge_outage_is_our_failure() -> None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from ssp_env import scoring
 from ssp_env.envs.play import Play
 from ssp_env.errors import JudgeError, ReaderError, RetrievalError, SSPError
-from ssp_env.probes import probe
+from ssp_env.probes import after_probes, probe
 from ssp_env.protocols import Reader
 from ssp_env.rules import proposed_task
 from ssp_env.types import Reading, ReadingCase, Seed, Trajectory, Validation
@@ -31,14 +31,16 @@ def enter_gate(play: Play) -> Validation | ReadingCase:
     return step if isinstance(step, ReadingCase) else _checked([step])[0]
 
 
-def leave_gate(proposals: Sequence[tuple[Play, Trajectory]], readings: Sequence[Reading]) -> list[Validation]:
-    """Judge the readings of proposals.
+def leave_gate(
+    proposals: Sequence[tuple[Play, Trajectory]], cases: Sequence[ReadingCase], readings: Sequence[Reading]
+) -> list[Validation]:
+    """Judge the readings of the cases of proposals.
 
     Raises:
         ReaderError: If a reading failed.
         JudgeError: If the judge gave no verdict.
     """
-    return _checked(close_gate([(play.game, trajectory) for play, trajectory in proposals], readings))
+    return _checked(close_gate([(play.game, trajectory) for play, trajectory in proposals], cases, readings))
 
 
 def _checked(validations: list[Validation]) -> list[Validation]:
@@ -59,7 +61,7 @@ def read_all(reader: Reader, plays: Sequence[Play], cases: Sequence[ReadingCase]
     """
     readings = reader.read(cases) if cases else []
     proposals = [(play, play.episode.record()) for play in plays]
-    validations = leave_gate(proposals, readings)
+    validations = leave_gate(proposals, cases, readings)
     passed = [i for i, play in enumerate(plays) if validations[i].ok and play.game.rules.probes]
     found = probe(
         [(plays[i].game, proposals[i][1]) for i in passed],
@@ -68,7 +70,7 @@ def read_all(reader: Reader, plays: Sequence[Play], cases: Sequence[ReadingCase]
         rngs=[plays[i].rng().spawn(1)[0] for i in passed],
     )
     for i, validation in zip(passed, _checked(found), strict=True):
-        validations[i] = validations[i] if validation.ok else validation
+        validations[i] = after_probes(validations[i], validation)
     return validations
 
 

@@ -47,7 +47,8 @@ class SelfPlayScenario:
 
     def _read(self, plays: Sequence[Play]) -> list[Play]:
         readings = [reading(play.episode.record()) for play in plays]
-        validations = leave_gate([(play, play.ended[0]) for play in plays], readings)
+        cases = [case for play in plays if isinstance(case := play.episode.item, ReadingCase)]
+        validations = leave_gate([(play, play.ended[0]) for play in plays], cases, readings)
         return [_go_on(play, validation) for play, validation in zip(plays, validations, strict=True)]
 
     def _solved(self, plays: Sequence[Play]) -> list[Play]:

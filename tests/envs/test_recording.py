@@ -49,7 +49,9 @@ def test_a_round_is_written_whole(tmp_path):
     (row,) = lines(tmp_path / "e.jsonl")
     assert (row["schema"], row["env"], row["terminated"], row["truncated"]) == (1, None, True, False)
     assert (row["item"]["answer"], row["task"]["question"]) == (SEED.answer, QUESTION)
+    (made,) = row["validation"].pop("readings")
     assert row["validation"] == {"reason": "ok", "response": "Lake Tarn", "error": ""}
+    assert (made["kind"], made["response"], made["verdicts"][0]["label"]) == ("gate", "Lake Tarn", "correct")
     told = [(e["role"], e["reward"], e.get("verdict", {}).get("label")) for e in row["episodes"]]
     assert told == [("proposer", 0.5, None), ("solver", 1.0, "correct"), ("solver", 0.0, "wrong")]
     assert row["episodes"][1]["turns"][0]["action"] == {"kind": "tool", "tool": "search", "argument": "Elm"}
