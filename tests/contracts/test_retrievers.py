@@ -81,6 +81,7 @@ _SERVERS = ExitStack()
 def stop_servers() -> Iterator[None]:
     with _SERVERS:
         yield
+    _once.cache_clear()  # closes the connections of the retriever that asks a server
 
 
 @dataclass(frozen=True)
