@@ -20,6 +20,7 @@ PASSAGES = (
     {"id": "1", "title": "Oxley", "text": "Oxley is a town on the river Elm."},
     {"id": "2", "title": "Elm", "text": "The river Elm flows into Lake Tarn."},
 )
+ANSWERS = ({"answer": "Lake Tarn"},)
 QUESTIONS = ({"question": "Into which lake does the river of Oxley flow?", "answers": ["Lake Tarn"]},)
 
 
@@ -35,8 +36,8 @@ def blocks(readme: str) -> list[str]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    for name, rows in (("passages.jsonl", PASSAGES), ("questions.jsonl", QUESTIONS)):
-        (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for name, rows in (("passages", PASSAGES), ("questions", QUESTIONS), ("answers", ANSWERS)):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return tmp_path
 
 
@@ -66,9 +67,15 @@ def test_the_environment_over_an_own_corpus_plays(blocks: list[str], folder: Pat
     assert shown.splitlines()[-1] == "1.0"
 
 
-def test_the_code_for_an_own_model_plays(blocks: list[str], folder: Path) -> None:
+def test_the_proposer_with_an_own_model_as_reader_and_opponent_plays(blocks: list[str], folder: Path) -> None:
+    ask = "<question>Into which lake does the river of Oxley flow?</question>"
+    code = f"{blocks[2]}env.reset(seed=0)\nenv.step('<search>Elm</search>')\n_, reward, *_, info = env.step({ask!r})\n"
+    assert run(f"{code}print(reward, info['validation'])", folder) == "0.0 ok\n"  # the opponent always knows the answer
+
+
+def test_the_code_for_a_served_model_plays(blocks: list[str], folder: Path) -> None:
     with serve(lambda _: chat("<answer>Lake Tarn")) as endpoint:
-        shown = run(blocks[2].replace("http://127.0.0.1:8000/v1", endpoint.url), folder)
+        shown = run(blocks[3].replace("http://127.0.0.1:8000/v1", endpoint.url), folder)
     assert shown == "Into which lake does the river of Oxley flow? -> Lake Tarn\n"
 
 

@@ -99,6 +99,22 @@ def test_a_run_stopped_in_rounds_that_are_evaluated_equals_an_uninterrupted_one(
     assert_same_run(whole, path, 4)
 
 
+def test_a_run_stopped_at_once_says_what_is_lost_and_how_to_go_on(tmp_path, monkeypatch, capsys):
+    asked, show = itertools.count(), Progress.show
+
+    def stop_at_the_third(progress, line):
+        show(progress, line)
+        if next(asked) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Progress, "show", stop_at_the_third)
+    flags = ["--out", str(tmp_path / "run"), "--n-rounds", "4", *SMALL, "--eval-questions", "0"]
+    assert main([*flags, "--checkpoint-every", "1"]) == 130
+    shown = capsys.readouterr()
+    assert "after round 2, up to round 3, is lost" in shown.err and "--resume --out" in shown.err
+    assert "Playing 4 rounds" in shown.out and "generated worlds" in shown.out
+
+
 def test_a_finished_run_resumes_to_nothing(whole, capsys):
     before = (whole / "rounds.jsonl").read_bytes()
     assert main(["--resume", "--out", str(whole)]) == 0

@@ -181,7 +181,7 @@ def resolved(config: RunConfig) -> RunConfig:
     defaults: dict[str, object] = {"rules": "world", "reader": "oracle"}
     if config.corpus:
         defaults = {"rules": "paper", "reader": "judge" if config.rules == "code" else "policy"}
-    is_tiny = _vocabulary(config.model) == _vocabulary(SHIPPED_MODEL)
+    is_tiny = speaks_of_worlds_only(config.model)
     defaults |= (
         {"prompt_set": "compact", "max_new_tokens": 48} if is_tiny else {"prompt_set": "paper", "max_new_tokens": 512}
     )
@@ -193,6 +193,11 @@ def resolved(config: RunConfig) -> RunConfig:
     full = replace(config, **changes)  # type: ignore[arg-type]
     _check(full)
     return full
+
+
+def speaks_of_worlds_only(model: str) -> bool:
+    """Return whether a model has the vocabulary of the shipped policies, the words of generated worlds."""
+    return _vocabulary(model) == _vocabulary(SHIPPED_MODEL)
 
 
 def _vocabulary(model: str) -> object:

@@ -33,7 +33,7 @@ import tyro  # noqa: E402
 from agents.hf import HFAgent, load_model  # noqa: E402
 from ssp_env.errors import ConfigError, SSPError  # noqa: E402
 from ssp_env.types import Item, ReadingCase, RoleName, Seed, Task  # noqa: E402
-from training.config import MAY_CHANGE, RunConfig, resolved  # noqa: E402
+from training.config import MAY_CHANGE, RunConfig, resolved, speaks_of_worlds_only  # noqa: E402
 from training.config_json import from_json, to_json  # noqa: E402
 from training.driver import SelfPlayDriver  # noqa: E402
 from training.games import Games, build_games  # noqa: E402
@@ -74,8 +74,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SSPError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print("Stopped at once; --resume continues from the last checkpoint, if there is one.", file=sys.stderr)
+    except KeyboardInterrupt as stop:
+        print(stop.args[0] if stop.args else "Stopped before anything was played.", file=sys.stderr)
         return 130
     return 0
 
@@ -95,8 +95,25 @@ def run(config: RunConfig) -> None:
     with open_folder(config) as folder, Progress(config.n_rounds, done=folder.round) as progress:
         driver = SelfPlayDriver(config, games, folder, progress=progress, frozen=frozen)
         if driver.round < config.n_rounds:
-            train(config, driver, model, tokenizer, folder)
+            progress.say(introduction(config, games, model))
+            try:
+                train(config, driver, model, tokenizer, folder)
+            except KeyboardInterrupt as stop:
+                raise KeyboardInterrupt(what_is_lost(folder, driver.round)) from stop
         report(config, folder, driver.round)
+
+
+def introduction(config: RunConfig, games: Games, model: PreTrainedModel) -> str:
+    """Say what is about to be played: on a large model the first round takes minutes."""
+    size = f"{model.num_parameters() / 1e6:.3g} million weights"
+    n_passages = sum(len(game.corpus) for game in games.training)
+    place = f"{n_passages:,} passages of " + ("files" if config.corpus else f"{len(games.training)} generated worlds")
+    text = f"Playing {config.n_rounds} rounds with {config.model} ({size}) over {place}; files in {config.out}"
+    if config.corpus and speaks_of_worlds_only(config.model):
+        text += (
+            "\nThis policy knows the words of generated worlds only and will find little here; use a model of yours."
+        )
+    return text
 
 
 def train(
@@ -140,8 +157,21 @@ def report(config: RunConfig, folder: RunFolder, rounds: int) -> None:
     print(f"  policy   {folder.checkpoints[-1].relative_to(folder.path)}")
     print("  curves   curves.png\n  figures  metrics.jsonl\n  games    rounds.jsonl")
     if rounds < config.n_rounds:
-        command = shlex.join([sys.executable, sys.argv[0], "--resume", "--out", str(folder.path)])
-        print(f"Stopped after round {rounds}. Continue with: {command}")
+        print(f"Stopped after round {rounds}. {how_to_go_on(folder)}")
+
+
+def what_is_lost(folder: RunFolder, rounds: int) -> str:
+    """Say where a run that was stopped at once goes on."""
+    kept = int(folder.checkpoints[-1].name.rpartition("-")[2]) if folder.checkpoints else 0
+    since = (
+        f"what was played after round {kept}, up to round {rounds}, is lost" if rounds > kept else "no round is lost"
+    )
+    return f"Stopped at once; {since}. {how_to_go_on(folder)}"
+
+
+def how_to_go_on(folder: RunFolder) -> str:
+    """Return the command that resumes a run."""
+    return f"Continue with: {shlex.join([sys.executable, sys.argv[0], '--resume', '--out', str(folder.path)])}"
 
 
 def require_one_process() -> None:
