@@ -156,6 +156,14 @@ def test_a_flag_given_twice_is_refused_before_it_hides_the_first(capsys):
     assert "give all its values after one flag" in message and "make run" not in message
     assert main(["--demanded-searches", "3", "--demanded-searches", "2"]) == 2
     assert "make run RUN= ARGS=" in capsys.readouterr().err
+    for flags in (["--rule=n_noise=2", "--rule", "n_solves=3"], ["--demanded_searches=1", "--demanded-searches", "2"]):
+        assert main(flags) == 2
+        assert "2 times" in capsys.readouterr().err
+
+
+def test_a_home_folder_is_found_again(whole, monkeypatch):
+    monkeypatch.setenv("HOME", str(whole.parent))
+    assert parse(["--resume", f"--out=~/{whole.name}"]).out == str(whole)
 
 
 def test_an_unknown_flag_is_refused(capsys):

@@ -209,15 +209,28 @@ def _vocabulary(model: str) -> object:
 
 
 def _check(config: RunConfig) -> None:
+    """Refuse values out of range, then values that contradict each other."""
+    _check_values(config)
+    _check_together(config)
+
+
+def _check_values(config: RunConfig) -> None:
     for name in (*_POSITIVE, *_NOT_NEGATIVE):
         value, bound = getattr(config, name), "above 0" if name in _POSITIVE else "of 0 or more"
         if value is not None and not (0 <= value < math.inf and (value > 0 or name in _NOT_NEGATIVE)):
             raise ConfigError(f"expected {name} {bound}, got {value!r}; correct it")
+    if config.seed >= 2**32:
+        raise ConfigError(f"expected a seed below 2**32, got {config.seed}; choose a smaller one")
     for name in ("solver_advantage", "proposer_advantage"):
         if getattr(config, name) not in ESTIMATORS:
             raise ConfigError(f"expected {name} out of {sorted(ESTIMATORS)}, got {getattr(config, name)!r}; name one")
     for name in ("retriever", "reader", "judge"):
         described(config, name)
+    for text in config.rule:
+        parse_rule(text)
+
+
+def _check_together(config: RunConfig) -> None:
     if config.seeds_per_round % config.proposals_per_seed:
         got = f"{config.seeds_per_round} and {config.proposals_per_seed}"
         raise ConfigError(f"expected seeds_per_round to be a multiple of proposals_per_seed, got {got}; change one")
@@ -256,11 +269,13 @@ def parse_rule(text: str) -> tuple[str, object]:
     """Return name and value of ``name=value``; what is no JSON is text.
 
     Raises:
-        ConfigError: If there is no equals sign.
+        ConfigError: If there is no equals sign, or a preset is named.
     """
     name, equals, value = text.partition("=")
     if not equals:
         raise ConfigError(f"expected a rule as name=value, got {text!r}; write for example n_noise=4")
+    if name == "preset":
+        raise ConfigError(f"expected a single rule, got {text!r}; name the preset with --rules")
     try:
         return name, json.loads(value)
     except ValueError:

@@ -52,16 +52,16 @@ def parse(arguments: Sequence[str] | None = None) -> RunConfig:
     _refuse_repeated(sys.argv[1:] if arguments is None else arguments)
     config = tyro.cli(RunConfig, args=arguments, description=__doc__)
     if config.resume:
-        saved = from_json(read_config(Path(config.out)))
+        saved = from_json(read_config(Path(config.out).expanduser()))
         config = tyro.cli(RunConfig, args=arguments, default=saved)
     return resolved(config)
 
 
 def _refuse_repeated(arguments: Sequence[str]) -> None:
     """Refuse a flag of several values given twice, of which only the last would count."""
-    lists = ("--corpus", "--demanded-searches", "--rule")
-    for flag in lists:
-        if (n_times := list(arguments).count(flag)) > 1:
+    given = [argument.partition("=")[0].replace("_", "-") for argument in arguments]
+    for flag in ("--corpus", "--demanded-searches", "--rule"):
+        if (n_times := given.count(flag)) > 1:
             of_make = '; make run gives it itself: make run RUN= ARGS="..." leaves that to you'
             remedy = "give all its values after one flag" + of_make * (flag == "--demanded-searches")
             raise ConfigError(f"expected {flag} once, got it {n_times} times; {remedy}")

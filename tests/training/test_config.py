@@ -121,6 +121,8 @@ def test_kl_and_clipping_are_of_each_role_and_a_clip_of_0_is_none():
         {"reader": "{oracle}"},
         {"judge": "{exact}"},
         {"eval_questions": -1},
+        {"seed": 2**32},
+        {"rule": ("preset=code",)},
         {"eval_world": 7},
         {"eval_world": 998, "first_world": 996, "train_worlds": 3},
     ],
