@@ -146,10 +146,10 @@ def test_model_judge_and_agent_reader_ask_named_agents():
 
 
 def test_the_agent_of_the_judge_reads_where_the_reader_is_the_judge():
-    agent = ScriptedAgent(["<answer>Lake Tarn</answer> Correct"])
+    agent = ScriptedAgent(["<answer>Correct</answer>"])
     register_agent("both", lambda: agent)
     game = build_game({"judge": {"name": "model", "agent": "both"}, "reader": "judge", "prompt_set": "worked"})
-    assert game.reader.read([ReadingCase("Which?", ())]) == [Reading("Lake Tarn")]
+    assert game.reader.read([ReadingCase("Which?", ())]) == [Reading("Correct")]
     assert game.judge.judge([JudgeCase(question="q", answers=("a",), response="the a")])[0].correct
     assert len(agent.calls) == 2 and agent.calls[0][0][0].prompt[0]["role"] == "system"
 

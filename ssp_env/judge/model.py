@@ -7,6 +7,7 @@ is paid. The five criteria follow SSP appendix D.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal
@@ -15,11 +16,24 @@ from ssp_env.errors import AgentError
 from ssp_env.judge.exact import ExactJudge, ExactMode
 from ssp_env.prompts import fill
 from ssp_env.protocols import Agent, AgentOf
-from ssp_env.text import fold_marks
 from ssp_env.types import Conversation, JudgeCase, Message, Sampling, Verdict
 
-_NEGATIONS = frozenset(("not", "no", "never", "neither", "nor", "cannot", "hardly", "isnt", "wasnt", "arent"))
-_NOUNS = frozenset(("answer", "answers", "response", "one", "label", "option", "value", "name", "solution", "reply"))
+_APOSTROPHE = re.compile(r"(?<=\w)['`\u00b4\u2018\u2019\u02bc\u2032](?=\w)")
+_MARKUP = re.compile(r"[*_#>\"\u201c\u201d\u2018\u2019\u00ab\u00bb\[\](){}`]|</?(?!think)\w+>")
+_HEADING = re.compile(r"(?:^|(?<=[.!?] )|(?<=\n))(?:the |my |final )*(?:verdict|answer) ?: ?")
+_STATEMENT = re.compile(
+    r"(?:the correct answer is [^.?!]*, so )?"
+    r"(?:(?:it|this|that|(?:the|this|that) (?:given )?(?:response|answer|reply|verdict))(?:'s| is(?=n't| )))?"
+    r"(?: ?(?P<negated>not|n't)(?: quite| entirely)?)? ?(?P<label>correct|incorrect|wrong)"
+    r"(?P<reason>|(?:[.!,;\n]| because ).*)",
+    re.DOTALL,
+)
+_DOUBT = re.compile(
+    r"\?|n't|correct|wrong|mistak|doubt|contradict|differ|lack|miss|fail"
+    r"|\b(?:no|not|non|nor|never|neither|none|nothing|cannot|cant|isnt|doesnt|without|false|untrue|but|however|although"
+    r"|though|except|unless|if|would|should|could|might|may|far|unlike|instead|rather|partly|partially|almost|hardly)\b"
+)
+_REVOKED = re.compile(r"\?|correct|wrong|\b(?:no|yes|true|false|right)\b")
 
 
 class ModelJudge:
@@ -84,26 +98,26 @@ def _read_reply(reply: str) -> Verdict:
 
 
 def parse_verdict(reply: str) -> Literal["correct", "wrong"] | None:
-    """Return the label that a judge model gave, or None when it gave none or both.
+    """Return the label that a judge model gave, or None for a reply that is not clearly one of the two.
 
-    Thinking is skipped, markup and quotes are ignored, and a "Verdict:" heading makes only what follows it count.
-    "Incorrect" and a negated "correct" are wrong; "the correct answer is ..." is no label.
+    Thinking and markup are skipped, and what precedes a "Verdict:" or "Answer:" heading. What remains is a label, or
+    says that the response has it, and may then explain itself: not with a question, with the label again or its
+    opposite, nor, after "correct", with a word that restricts or negates. "Not correct" is wrong.
     """
-    text = re.sub(r"<think>.*?(?:</think>|$)", " ", reply, flags=re.DOTALL)
-    text = re.sub(r"['\u2018\u2019\u02bc]", "", fold_marks(text).casefold())
-    words: list[str] = re.findall(r"[^\W\d_]+", text)
-    if "verdict" in words[:-1]:
-        words = words[len(words) - words[::-1].index("verdict") :]
-    labels = {label for i in range(len(words)) if (label := _label_at(words, i))}
-    if labels == {"correct"}:
-        return "correct"
-    return "wrong" if labels == {"wrong"} else None
+    text = _APOSTROPHE.sub("'", reply.casefold().rpartition("</think>")[2])
+    text = _MARKUP.sub("", unicodedata.normalize("NFKC", text).casefold())
+    text = "\n".join(" ".join(line.split()) for line in text.splitlines() if not line.isspace()).strip("\n '")
+    first, *headed = (_label(part.strip("\n '")) for part in _HEADING.split(text))
+    labels = {first, *headed} if first or not headed else set(headed)
+    return labels.pop() if len(labels) == 1 else None
 
 
-def _label_at(words: Sequence[str], i: int) -> str | None:
-    negated = not _NEGATIONS.isdisjoint(words[max(0, i - 3) : i])
-    if words[i] in ("incorrect", "wrong"):
-        return "unclear" if negated else "wrong"
-    if words[i] != "correct" or (i + 1 < len(words) and words[i + 1] in _NOUNS):
+def _label(text: str) -> Literal["correct", "wrong"] | None:
+    stated = _STATEMENT.fullmatch(text)
+    if stated is None:
         return None
-    return "wrong" if negated else "correct"
+    label, negated, reason = stated["label"], stated["negated"], stated["reason"]
+    if label == "correct" and not negated:
+        return None if _DOUBT.search(text[: stated.start("label")] + reason) else "correct"
+    twice = negated and label != "correct"
+    return None if twice or _REVOKED.search(reason.replace("the correct ", "")) else "wrong"
