@@ -87,6 +87,11 @@ def neutralise_tags(text: str, tags: Collection[str]) -> str:
     return re.sub(f"<({_tag_of(tags)})>", r"‹\1›", text, flags=re.IGNORECASE)
 
 
+def holds_tag(text: str, tags: Collection[str]) -> bool:
+    """Return whether the text has one of these tags, also with spaces, attributes or capitals in it."""
+    return re.search(f"<{_tag_of(tags)}>", text, flags=re.IGNORECASE) is not None
+
+
 def strip_tags(text: str) -> str:
     """Return the text without role tags and chat markers, in single spaces; what nests too deep is neutralised."""
     text = " ".join(text.split())

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from ssp_env.errors import ConfigError
-from ssp_env.types import Invalid, Trajectory, Turn, Verdict
+from ssp_env.grammar import holds_tag
+from ssp_env.types import Invalid, Trajectory, Verdict
 
 SolverReward = Callable[[Verdict, Trajectory], float | None]
 ProposerReward = Callable[[float | None], float | None]
@@ -30,16 +31,14 @@ def strict(verdict: Verdict, trajectory: Trajectory) -> float | None:
     """Return the binary reward, but 0 for an episode that deviates from the format (SSP: it earns nothing).
 
     The paper does not say what deviates. Here it is a turn without a well-formed action, or with an ``<information>``
-    tag of the model's own: only the environment writes these.
+    tag of the model's own, however it is spaced: only the environment writes these.
     """
     reward = binary(verdict, trajectory)
-    deviates = any(isinstance(turn.action, Invalid) or _forges(turn) for turn in trajectory.conversation.turns)
+    deviates = any(
+        isinstance(turn.action, Invalid) or holds_tag(turn.completion.text, ("information",))
+        for turn in trajectory.conversation.turns
+    )
     return 0.0 if reward is not None and deviates else reward
-
-
-def _forges(turn: Turn) -> bool:
-    text = turn.completion.text.lower()
-    return "<information>" in text or "</information>" in text
 
 
 def overlisting(verdict: Verdict, trajectory: Trajectory) -> float | None:

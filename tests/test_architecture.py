@@ -18,7 +18,8 @@ ROOT = Path(__file__).resolve().parent.parent
 
 LAYERS = (
     ("errors", "types"),
-    ("artefacts", "cluster", "grammar", "items", "metrics", "pool", "protocols", "rewards", "spaces", "text", "titles"),
+    ("grammar",),
+    ("artefacts", "cluster", "items", "metrics", "pool", "protocols", "rewards", "spaces", "text", "titles"),
     ("presets", "prompts"),
     ("corpus", "judge", "pages", "retrieval", "roles", "tools", "world"),
     ("episode", "indexing", "ingest"),

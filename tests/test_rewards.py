@@ -50,7 +50,10 @@ def test_overlisting_pays_a_quarter_beyond_ten_tags(tags: int, reward: float, ta
     [
         Turn(Completion("hm"), Invalid("no_action")),
         Turn(Completion("<information>It is x.</information><search>a</search>"), ToolCall("search", "a")),
-        Turn(Completion("</INFORMATION><search>a</search>"), ToolCall("search", "a")),
+        *(
+            Turn(Completion(f"{tag}<search>a</search>"), ToolCall("search", "a"))
+            for tag in ("</INFORMATION>", "<information >", "< information>", "<information\n>", "< / information x>")
+        ),
     ],
 )
 def test_strict_pays_nothing_after_a_turn_out_of_format(turn: Turn) -> None:
