@@ -85,27 +85,26 @@ class Episode:
         """Completions that may still follow."""
         return self.limits.max_turns - len(self._turns)
 
-    def parse(self, completion: Completion) -> tuple[Action, Completion]:
-        """Return the action and the completion to keep: without token ids, text after the action is dropped."""
+    def parse(self, completion: Completion) -> Turn:
+        """Return the turn that a completion opens: without token ids, text after the action is dropped from it."""
+        text = completion.text
         action, end = parse_action(
-            completion.text,
-            tools=self.tools,
-            final=self.role.final_tag,
-            max_chars=self.limits.max_action_chars,
+            text, tools=self.tools, final=self.role.final_tag, max_chars=self.limits.max_action_chars
         )
-        if not completion.token_ids:
-            completion = replace(completion, text=completion.text[:end])
-        return action, completion
+        if completion.token_ids:
+            return Turn(completion, action)
+        return Turn(replace(completion, text=text[:end]), action, dropped=text[end:])
 
     def executes(self, action: Action) -> bool:
         """Whether this action would run a tool now (never in the last turn)."""
         return isinstance(action, ToolCall) and self.turns_left > 1
 
-    def push(self, completion: Completion, action: Action, output: ToolOutput | None) -> None:
-        """Append a turn and settle the status."""
+    def push(self, turn: Turn, output: ToolOutput | None) -> None:
+        """Append a turn with what its action found, and settle the status."""
+        action = turn.action
         last = self.turns_left <= 1
         observation = neutralise_tags(output.text, (*self.tools, self.role.final_tag)) if output else ""
-        if completion.finish == "context":
+        if turn.completion.finish == "context":
             self.status, self.truncation = "truncated", "context_full"
         elif isinstance(action, Final):
             self.status = "finished"
@@ -115,7 +114,7 @@ class Episode:
             self.status, self.truncation = "truncated", "turn_limit"
         elif isinstance(action, Invalid):
             observation = explain_invalid(action, tools=self.tools, final=self.role.final_tag)
-        self._turns += (Turn(completion, action, output.results if output else (), observation),)
+        self._turns += (replace(turn, results=output.results if output else (), observation=observation),)
 
     def fail(self, error: str) -> None:
         """Mark the episode as failed on our side; it will never be scored."""
@@ -150,12 +149,12 @@ def advance(episodes: Sequence[Episode], completions: Sequence[Completion], *, i
         if not episode.running:
             raise ValueError(f"expected running episodes, got status {episode.status!r}; reset it first")
     parsed = [episode.parse(completion) for episode, completion in zip(episodes, completions, strict=True)]
-    outputs, failures = _run_tools(episodes, [action for action, _ in parsed], isolate=isolate)
-    for i, (episode, (action, completion)) in enumerate(zip(episodes, parsed, strict=True)):
+    outputs, failures = _run_tools(episodes, [turn.action for turn in parsed], isolate=isolate)
+    for i, (episode, turn) in enumerate(zip(episodes, parsed, strict=True)):
         if i in failures:
             episode.fail(failures[i])
         else:
-            episode.push(completion, action, outputs.get(i))
+            episode.push(turn, outputs.get(i))
 
 
 def _run_tools(

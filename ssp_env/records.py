@@ -72,6 +72,7 @@ def trajectory_record(trajectory: Trajectory, *, with_prompt: bool = False) -> d
 def _turn(turn: Turn) -> dict[str, object]:
     return {
         "text": turn.completion.text,
+        "dropped": turn.dropped,
         "finish": turn.completion.finish,
         "action": _action(turn.action),
         "passages": [result.passage.id for result in turn.results],

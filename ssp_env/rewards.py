@@ -1,6 +1,7 @@
 """The rewards of both roles as pure functions, by name (SSP section 3, equations 1 and 7; other settings noted).
 
-None stands for a failure of ours: it is never turned into a number, so an outage pays nobody and charges nobody.
+Rules about the text look at all that a model wrote, also after its action. None stands for a failure of ours: it is
+never turned into a number, so an outage pays nobody and charges nobody.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def strict(verdict: Verdict, trajectory: Trajectory) -> float | None:
     """
     reward = binary(verdict, trajectory)
     deviates = any(
-        isinstance(turn.action, Invalid) or holds_tag(turn.completion.text, ("information",))
+        isinstance(turn.action, Invalid) or holds_tag(turn.written, ("information",))
         for turn in trajectory.conversation.turns
     )
     return 0.0 if reward is not None and deviates else reward
@@ -44,7 +45,7 @@ def strict(verdict: Verdict, trajectory: Trajectory) -> float | None:
 def overlisting(verdict: Verdict, trajectory: Trajectory) -> float | None:
     """Return the binary reward, divided by 4 for more than 10 opening or closing answer tags (SSP's released code)."""
     reward = binary(verdict, trajectory)
-    text = "".join(turn.completion.text for turn in trajectory.conversation.turns)
+    text = "".join(turn.written for turn in trajectory.conversation.turns)
     listed = max(text.count("<answer>"), text.count("</answer>")) > OVERLISTING_TAGS
     return reward / 4 if reward is not None and listed else reward
 

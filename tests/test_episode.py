@@ -68,10 +68,12 @@ def test_full_context_truncates() -> None:
 
 def test_text_after_the_action_is_dropped_only_without_token_ids() -> None:
     text = "<answer>x</answer> tail"
-    assert say(solver(), text).conversation.turns[0].completion.text == "<answer>x</answer>"
+    (turn,) = say(solver(), text).conversation.turns
+    assert (turn.completion.text, turn.dropped, turn.written) == ("<answer>x</answer>", " tail", text)
     episode = solver()
     advance([episode], [Completion(text, token_ids=(1, 2), logprobs=(0.0, 0.0))])
-    assert episode.conversation.turns[0].completion.text == text
+    (turn,) = episode.conversation.turns
+    assert (turn.completion.text, turn.dropped, turn.written) == (text, "", text)
 
 
 def test_reader_has_one_turn_and_no_tools() -> None:

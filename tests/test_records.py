@@ -47,6 +47,7 @@ def test_record_holds_the_game_whole_and_is_plain_json() -> None:
     assert [turn["action"]["kind"] for turn in solve["turns"]] == ["tool", "invalid", "final"]
     assert solve["turns"][0] == {
         "text": SOLVE[0],
+        "dropped": "",
         "finish": "stop",
         "action": {"kind": "tool", "tool": "search", "argument": "river Elm"},
         "passages": ["p1", "p2", "p4"],

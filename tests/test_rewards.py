@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from ssp_env.episode import Episode, Limits, advance
 from ssp_env.errors import ConfigError
 from ssp_env.rewards import OVERLISTING_TAGS, PROPOSER_REWARDS, SOLVER_REWARDS, proposer_reward, solver_reward
+from ssp_env.roles import ROLES
 from ssp_env.types import Completion, Conversation, Final, Invalid, Task, ToolCall, Trajectory, Turn, Verdict
 
 
@@ -64,6 +66,23 @@ def test_strict_pays_nothing_after_a_turn_out_of_format(turn: Turn) -> None:
     assert (solver_reward("strict")(correct, bad), solver_reward("binary")(correct, bad)) == (0.0, 1.0)
     assert solver_reward("strict")(Verdict("error", "model"), bad) is None
     assert solver_reward("strict")(correct, replace(bad, status="failed")) is None
+
+
+@pytest.mark.parametrize("token_ids", [(), (1, 2)])
+@pytest.mark.parametrize(
+    ("name", "text", "reward"),
+    [
+        ("strict", "<answer>x</answer>\n<information>x</information>", 0.0),
+        ("strict", "<answer>x</answer> and so on", 1.0),
+        ("overlisting", "<answer>x</answer>" * (OVERLISTING_TAGS + 1), 0.25),
+    ],
+)
+def test_text_after_the_action_counts_with_and_without_token_ids(
+    name: str, text: str, reward: float, token_ids: tuple[int, ...]
+) -> None:
+    episode = Episode(ROLES["solver"], Task("t", "q", ("x",)), prompt_set="paper", tools={}, limits=Limits())
+    advance([episode], [Completion(text, token_ids=token_ids, logprobs=(0.0,) * len(token_ids))])
+    assert solver_reward(name)(Verdict("correct", "exact"), episode.record()) == reward
 
 
 @pytest.mark.parametrize("find", [solver_reward, proposer_reward])

@@ -137,12 +137,21 @@ class ToolOutput:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One completion, its parsed action, what the action found, and the text shown in reply ("" when final)."""
+    """One completion, its parsed action, what the action found, and the text shown in reply ("" when final).
+
+    ``dropped`` is what the model wrote after the action and is not shown again; with token ids nothing is dropped.
+    """
 
     completion: Completion
     action: Action
     results: tuple[SearchResult, ...] = ()
     observation: str = ""
+    dropped: str = ""
+
+    @property
+    def written(self) -> str:
+        """All that the model wrote."""
+        return self.completion.text + self.dropped
 
 
 @dataclass(frozen=True, slots=True)
