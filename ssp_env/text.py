@@ -121,11 +121,12 @@ def _occurs(answer: list[str], question: list[str]) -> bool:
     asked = [word.casefold() for word in question]
     content = [word for word in folded if word not in _ARTICLES]
     name = "".join(content or folded)
+    spoken = [word for word in asked if word not in _ARTICLES]
     if _NO_SPACES.search(name) or (len(content) > 1 and len(name) >= _LEAST_GLUED):
-        return name in "".join(word for word in asked if word not in _ARTICLES) or name in "".join(asked)
+        return name in "".join(spoken) or name in "".join(asked)
     if name in _COMMON_WORDS or (len(name) <= 2 and name.isalpha()):
         return _is_run(answer[0], question) if len(answer) == 1 else _is_run("".join(folded), asked)
-    return _is_run(name, [word for word in asked if word not in _ARTICLES]) or _is_run("".join(folded), asked)
+    return _is_run(name, spoken) or _is_run(name, asked) or _is_run("".join(folded), asked)
 
 
 def _is_run(name: str, words: Sequence[str]) -> bool:

@@ -121,6 +121,9 @@ LEAKS = [
     ("Parisian customs in Europe?", ("Paris",), False),
     ("Which river feeds xLake Tarns?", ("Lake Tarn",), True),
     ("Which song has the words ofabox?", ("A Fab Ox",), False),
+    ("Which Dutch city is spelled H-a-g-u-e on maps?", ("The Hague",), True),
+    ("Which town is spelled C-o-r-u-n-a on maps?", ("A Coruña",), True),
+    ("Who plays at a tar pit?", ("The Art",), False),
     ("Anything at all?", ("", "???"), False),
 ]
 
