@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ssp_env.errors import SSPError
-from ssp_env.grammar import closing_tags, explain_invalid, neutralise_tags, parse_action
+from ssp_env.grammar import closing_tags, explain_invalid, neutralise_output, parse_action
 from ssp_env.protocols import Tool, ToolRequest
 from ssp_env.roles import Role
 from ssp_env.types import (
@@ -103,7 +103,7 @@ class Episode:
         """Append a turn with what its action found, and settle the status."""
         action = turn.action
         last = self.turns_left <= 1
-        observation = neutralise_tags(output.text, (*self.tools, self.role.final_tag)) if output else ""
+        observation = neutralise_output(output.text, (*self.tools, self.role.final_tag)) if output else ""
         if turn.completion.finish == "context":
             self.status, self.truncation = "truncated", "context_full"
         elif isinstance(action, Final):

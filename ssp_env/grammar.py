@@ -108,6 +108,13 @@ def information(text: str) -> str:
     return f"\n<information>\n{text}\n</information>\n\n"
 
 
+def neutralise_output(text: str, tags: Collection[str]) -> str:
+    """Return what a tool shows with these tags, role tags and chat markers made harmless, all but its own block."""
+    block = re.fullmatch(r"(\s*<information>)(.*)(</information>\s*)", text, re.DOTALL)
+    start, shown, end = block.groups() if block else ("", text, "")
+    return start + neutralise_tags(neutralise(shown), tags) + end
+
+
 def render_results(results: Sequence[SearchResult], max_chars: int) -> str:
     """Render passages as numbered lines; a text over ``max_chars`` characters is cut and marked ``[...]``."""
     return "\n".join(
