@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from ssp_env.errors import SSPError
 from ssp_env.grammar import closing_tags, explain_invalid, neutralise_output, parse_action
-from ssp_env.protocols import Tool, ToolRequest
+from ssp_env.protocols import Tool, ToolRequest, check_completions
 from ssp_env.roles import Role
 from ssp_env.types import (
     Action,
@@ -142,9 +142,7 @@ def advance(episodes: Sequence[Episode], completions: Sequence[Completion], *, i
         ValueError: If an episode is not running, or the counts differ.
         SSPError: If a tool broke and ``isolate`` is False.
     """
-    if len(completions) != len(episodes):
-        got = f"{len(completions)} for {len(episodes)}"
-        raise ValueError(f"expected one completion for each conversation, got {got}; correct the agent")
+    check_completions(completions, len(episodes))
     for episode in episodes:
         if not episode.running:
             raise ValueError(f"expected running episodes, got status {episode.status!r}; reset it first")

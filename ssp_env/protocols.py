@@ -37,6 +37,13 @@ class Agent(Protocol):
         ...
 
 
+def check_completions(completions: Sequence[Completion], n_conversations: int) -> None:
+    """Refuse what breaks the promise of ``Agent.complete``; raises ``ValueError`` when the counts differ."""
+    if len(completions) != n_conversations:
+        got = f"{len(completions)} for {n_conversations}"
+        raise ValueError(f"expected one completion for each conversation, got {got}; correct the agent")
+
+
 AgentOf = Callable[[object], Agent]
 """Makes the agent that a configuration describes."""
 

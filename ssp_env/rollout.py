@@ -15,7 +15,7 @@ import numpy as np
 
 from ssp_env.episode import Episode, advance
 from ssp_env.errors import AgentError
-from ssp_env.protocols import Agent
+from ssp_env.protocols import Agent, check_completions
 from ssp_env.types import Completion, Sampling, Trajectory
 
 
@@ -62,7 +62,5 @@ def _complete(episodes: Sequence[Episode], agent: Agent, sampling: Sampling) -> 
         for episode in episodes:
             episode.fail(f"AgentError: {error}")
         return []
-    if len(completions) != len(episodes):
-        got = f"{len(completions)} for {len(episodes)}"
-        raise ValueError(f"expected one completion for each conversation, got {got}; correct the agent")
+    check_completions(completions, len(episodes))
     return list(zip(episodes, completions, strict=True))

@@ -153,6 +153,15 @@ def test_outage_and_unreadable_reply_are_errors() -> None:
     assert ModelJudge(ScriptedAgent(["maybe"])).judge([case("the Tarn")])[0].label == "error"
 
 
+def test_an_agent_with_too_few_replies_is_refused_with_the_counts() -> None:
+    class Short(ScriptedAgent):
+        def complete(self, conversations, *, sampling):
+            return super().complete(conversations, sampling=sampling)[1:]
+
+    with pytest.raises(ValueError, match="expected one completion for each conversation, got 1 for 2; correct the ag"):
+        ModelJudge(Short(["Correct"])).judge([case("the Tarn"), case("Tarn, the lake")])
+
+
 def test_response_and_answers_are_not_interchangeable() -> None:
     """Swapping them changes the prompt that the model sees, and cases cannot be built with swapped types."""
 

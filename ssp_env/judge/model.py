@@ -15,7 +15,7 @@ from typing import Literal
 from ssp_env.errors import AgentError
 from ssp_env.judge.exact import ExactJudge, ExactMode
 from ssp_env.prompts import fill
-from ssp_env.protocols import Agent, AgentOf
+from ssp_env.protocols import Agent, AgentOf, check_completions
 from ssp_env.types import Conversation, JudgeCase, Message, Sampling, Verdict
 
 _APOSTROPHE = re.compile(r"(?<=\w)['`\u00b4\u2018\u2019\u02bc\u2032](?=\w)")
@@ -67,6 +67,7 @@ class ModelJudge:
             )
         except AgentError as error:
             return [Verdict("error", "model", f"AgentError: {error}")] * len(cases)
+        check_completions(completions, len(cases))
         return [_read_reply(completion.text) for completion in completions]
 
     def _prompt(self, case: JudgeCase) -> tuple[Message, ...]:
