@@ -92,6 +92,39 @@ def test_completed_descriptions_stay_as_they_are() -> None:
     assert complete_spec(full) == full
 
 
+def test_paths_become_absolute_at_every_depth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    blocked = {"name": "blocklist", "base": {"name": "dense", "model": "m"}, "file": "b.json"}
+    full = complete_spec({"name": "hybrid", "retrievers": [{"name": "rerank", "base": blocked, "model": "~/r"}]})
+    (rerank,) = full["retrievers"]
+    assert rerank["model"] == str(Path("~/r").expanduser())
+    assert rerank["base"]["file"] == str(tmp_path / "b.json")
+    assert rerank["base"]["base"]["model"] == str(tmp_path / "m")
+    assert complete_spec(full) == full
+
+
+def test_the_packaged_encoder_is_a_name_unless_there_is_such_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    spec = {"name": "dense", "model": "minilm"}
+    assert complete_spec(spec) == spec
+    (tmp_path / "minilm").mkdir()
+    assert complete_spec(spec)["model"] == str(tmp_path / "minilm")
+
+
+def test_a_relative_blocklist_is_that_of_the_folder_where_the_game_was_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for blocked in ("p-eiffel", "p-paris"):
+        folder = tmp_path / blocked
+        folder.mkdir()
+        (folder / "block.json").write_text(json.dumps({"ids": [blocked]}))
+        monkeypatch.chdir(folder)
+        game = build_game({"retriever": {"name": "blocklist", "base": "bm25", "file": "block.json"}})
+        assert game.retriever is not None and game.retriever._blocklist.ids == {blocked}  # type: ignore[attr-defined]
+
+
 def test_every_registered_name_is_known() -> None:
     assert [complete_spec(name)["name"] for name in RETRIEVERS] == list(RETRIEVERS)
 

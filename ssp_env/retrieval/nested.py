@@ -1,10 +1,12 @@
 """Retrievers around other retrievers, from plain JSON: ``{"name": "cache", "base": {"name": "bm25"}, "max_mb": 64}``.
 
-``complete_spec`` checks names at every depth before anything is opened; ``make_nested`` and ``split_base`` build.
+``complete_spec`` checks names and makes paths absolute at every depth before anything is opened; ``make_nested`` and
+``split_base`` build.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -15,10 +17,14 @@ from ssp_env.retrieval.ranking import suggest
 
 BASE = "base"
 SEVERAL = "retrievers"
+PATHS = {"blocklist": "file", "dense": "model", "rerank": "model"}
+"""Retrievers with a setting that is a path, and its name."""
 
 
 def complete_spec(spec: object) -> dict[str, object]:
     """Return ``{"name": ..., setting: ...}`` for a name or such an object, also for those inside of it.
+
+    Paths become absolute; those of the working directory mean what they mean now, whenever the retriever is made.
 
     Raises:
         ConfigError: If it is neither, or a name is unknown.
@@ -32,6 +38,9 @@ def complete_spec(spec: object) -> dict[str, object]:
     if name not in RETRIEVERS:
         raise ConfigError(f"expected a retriever, got {name!r}; {suggest(name, list(RETRIEVERS))}")
     full = {str(key): value for key, value in given.items()}
+    setting = PATHS.get(name)
+    if setting in full:
+        full[setting] = _absolute(full[setting], owner=name)
     if BASE in full:
         full[BASE] = complete_spec(full[BASE])
     inner = full.get(SEVERAL)
@@ -62,3 +71,12 @@ def split_base(config: Mapping[str, object], *, owner: str) -> tuple[dict[str, o
     if BASE not in config:
         raise ConfigError(f"expected {BASE!r} for {owner!r}, got {sorted(config)}; name the retriever to wrap")
     return complete_spec(config[BASE]), {key: value for key, value in config.items() if key != BASE}
+
+
+def _absolute(value: object, *, owner: str) -> object:
+    """Return a path as absolute; what is none, and the name of a packaged encoder without such a folder, stays."""
+    if not isinstance(value, str) or not value:
+        return value
+    if owner == "dense" and value == "minilm" and not Path(value).exists():
+        return value
+    return str(Path(os.path.expanduser(value)).absolute())
