@@ -6,6 +6,7 @@ type are refused here, so that building can only fail on what lies outside: file
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
@@ -22,6 +23,7 @@ from ssp_env.retrieval.nested import complete_spec
 from ssp_env.retrieval.ranking import suggest
 from ssp_env.roles import ROLES
 from ssp_env.tools import TOOLS
+from ssp_env.world import WorldConfig
 
 PartT = TypeVar("PartT")
 
@@ -62,9 +64,11 @@ class GameConfig(TypedDict, total=False):
 
 
 def complete(config: Mapping[str, object]) -> dict[str, object]:
-    """Return a configuration with every default filled in, names checked and paths made absolute.
+    """Return a configuration with defaults filled in, names checked and paths made absolute.
 
-    Two configurations of the same game become equal.
+    Spellings of one game become equal: a name or an object with it, relative or absolute paths, defaults of rules,
+    world, judge and reader given or left out. Settings of retrievers and agents stay as given, as only they know their
+    defaults.
 
     Raises:
         ConfigError: If a key, name or value is unknown, or the values contradict each other.
@@ -123,8 +127,8 @@ def reader_maker(full: Mapping[str, object]) -> Callable[[AgentOf], Reader | Non
     return _maker(READERS, full, "reader", (full,))
 
 
-def named(value: object, known: Collection[str], what: str) -> dict[str, object]:
-    """Return ``{"name": ..., setting: ...}`` for a name or such a mapping.
+def named(value: object, factories: Mapping[str, Callable[..., object]], what: str) -> dict[str, object]:
+    """Return ``{"name": ..., setting: ...}`` for a name or such a mapping, with the defaults of its factory.
 
     Raises:
         ConfigError: If it is neither, or the name is unknown.
@@ -132,8 +136,19 @@ def named(value: object, known: Collection[str], what: str) -> dict[str, object]
     spec = {"name": value} if isinstance(value, str) else value
     if not isinstance(spec, Mapping) or not isinstance(spec.get("name"), str):
         raise ConfigError(f"expected a name or {{'name': ..., ...}} for the {what}, got {value!r}; write one of these")
-    _choice(spec["name"], known, what)
-    return dict(json.loads(canonical(dict(spec))))
+    name = _choice(spec["name"], factories, what)
+    parameters = inspect.signature(factories[name]).parameters.values()
+    return _filled(spec, {p.name: p.default for p in parameters if p.default is not p.empty})
+
+
+def _filled(given: Mapping[str, object], defaults: Mapping[str, object]) -> dict[str, object]:
+    """Return settings as plain JSON with defaults filled in; a whole number becomes a float where the default is."""
+    full: dict[str, object] = {**defaults, **json.loads(canonical(dict(given)))}
+    for name, default in defaults.items():
+        value = full[name]
+        if isinstance(default, float) and type(value) is int and abs(value) < 2**53:
+            full[name] = float(value)
+    return full
 
 
 def _maker(
@@ -159,9 +174,9 @@ def _corpus(value: object) -> dict[str, object]:
     if isinstance(value, Mapping):
         if set(value) != {"world"} or not isinstance(value["world"], Mapping):
             raise ConfigError(f"expected {{'world': {{...}}}} for the corpus, got {value!r}; or pass a path")
-        return {"world": json.loads(canonical(dict(value["world"])))}
+        return {"world": _filled(value["world"], asdict(WorldConfig()))}
     if value == "world":
-        return {"world": {}}
+        return {"world": asdict(WorldConfig())}
     paths = [value] if isinstance(value, str) else value
     if not isinstance(paths, Sequence) or not paths:
         raise ConfigError(
@@ -196,6 +211,8 @@ def _tools(value: object, prompt_set: str) -> list[str]:
         raise ConfigError(f"expected a list of tools, got {value!r}; name some of {sorted(TOOLS)}")
     for name in value:
         _choice(name, TOOLS, "tool")
+    if len(set(value)) != len(value):
+        raise ConfigError(f"expected different tools, got {list(value)!r}; name each once")
     if KNOWN_TOOL not in value:
         raise ConfigError(
             f"expected {KNOWN_TOOL!r} among the tools, got {list(value)!r}; add it, as prompts tell of it"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from ssp_env.config import GameConfig, canonical, complete, game_rules
 from ssp_env.errors import ConfigError, SSPError
 from ssp_env.presets import PRESETS
+from ssp_env.world import WorldConfig
 
 ROW = '{"id": "1", "title": "T", "text": "Some text."}\n'
 
@@ -25,8 +27,9 @@ def corpus(tmp_path):
 def test_the_empty_configuration_is_the_generated_world():
     full = complete({})
     assert set(full) == set(GameConfig.__annotations__)
-    assert full["corpus"] == {"world": {}}
-    assert full["reader"] == {"name": "oracle"}
+    assert full["corpus"] == {"world": asdict(WorldConfig())}
+    assert full["reader"] == {"name": "oracle", "error": 0.0, "seed": 0}
+    assert full["judge"] == {"name": "exact", "mode": "both"}
     assert game_rules(full["rules"]) == PRESETS["world"]
 
 
@@ -42,7 +45,7 @@ MODEL = {"name": "model", "agent": "module:factory"}
 @pytest.mark.parametrize("named", ["code", {"preset": "code", "n_solves": 2}])
 def test_the_rules_of_the_code_let_the_judges_model_read_over_a_real_corpus(corpus, named):
     assert complete({"corpus": corpus, "rules": named, "judge": MODEL})["reader"] == {"name": "judge"}
-    assert complete({"rules": named})["reader"] == {"name": "oracle"}
+    assert complete({"rules": named})["reader"]["name"] == "oracle"
     assert complete({"corpus": corpus, "rules": named, "reader": "policy"})["reader"] == {"name": "policy"}
     with pytest.raises(ConfigError, match="judge={'name': 'model'.*reader='policy' or reader={'agent'"):
         complete({"corpus": corpus, "rules": named})
@@ -69,6 +72,27 @@ def test_different_spellings_of_one_game_are_equal(corpus, monkeypatch):
         {"corpus": ["passages.jsonl"], "rules": {"preset": "paper"}, "judge": {"name": "exact"}, "reader": None},
     ]
     assert len({canonical(complete(config)) for config in spellings}) == 1
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"corpus": {"world": {"seed": 0}}},
+        {"corpus": {"world": {"n_entities": 200, "aliases": 0.1}}},
+        {"judge": {"name": "exact", "mode": "both"}},
+        {"reader": {"name": "oracle", "error": 0.0}},
+        {"reader": {"name": "oracle", "error": 0, "seed": 0}},
+        {"tools": ("search",)},
+    ],
+)
+def test_a_default_that_is_spelled_out_changes_nothing(config):
+    assert canonical(complete(config)) == canonical(complete({}))
+
+
+def test_what_differs_from_a_default_is_kept():
+    full = complete({"corpus": {"world": {"one_to_one": 1}}, "reader": {"name": "oracle", "error": 0.2}})
+    assert full["corpus"]["world"] == {**asdict(WorldConfig()), "one_to_one": 1.0}
+    assert full["reader"] == {"name": "oracle", "error": 0.2, "seed": 0}
 
 
 def test_wrapped_retrievers_are_completed_at_every_depth():
@@ -100,6 +124,8 @@ def test_whole_numbers_may_stand_for_floats():
         ({"tools": []}, "list of tools"),
         ({"tools": ["saerch"]}, "did you mean 'search'"),
         ({"tools": ["search", 3]}, "a tool"),
+        ({"tools": ["search", "search"]}, "name each once"),
+        ({"reader": {"name": "oracle", "error": 10**400}}, "expected 'oracle'"),
         ({"rules": "papre"}, "preset"),
         ({"rules": {"n_solves": 3}}, "preset"),
         ({"rules": {"preset": "paper", "n_slves": 3}}, "n_slves"),
