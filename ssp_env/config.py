@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, ValuesView
 from dataclasses import asdict
 from pathlib import Path
 from typing import TypedDict, TypeVar, cast
@@ -26,6 +26,11 @@ from ssp_env.tools import TOOLS
 from ssp_env.world import WorldConfig
 
 PartT = TypeVar("PartT")
+
+MAX_DEPTH = 32
+"""Deepest nesting of settings."""
+MAX_FOLDERS = 100
+"""Most folders above a file or folder that is named."""
 
 
 class GameConfig(TypedDict, total=False):
@@ -73,6 +78,7 @@ def complete(config: Mapping[str, object]) -> dict[str, object]:
     Raises:
         ConfigError: If a key, name or value is unknown, or the values contradict each other.
     """
+    check_depth(config)
     for key in config:
         if key not in GameConfig.__annotations__:
             known = list(GameConfig.__annotations__)
@@ -98,12 +104,27 @@ def complete(config: Mapping[str, object]) -> dict[str, object]:
     return full
 
 
+def check_depth(value: object) -> None:
+    """Refuse settings nested so deep that they cannot even be shown.
+
+    Raises:
+        ConfigError: If there are more than ``MAX_DEPTH`` levels.
+    """
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        nested = [part.values() if isinstance(part, Mapping) else part for part in level]
+        level = [inner for part in nested if isinstance(part, ValuesView | list | tuple) for inner in part]
+    if level:
+        raise ConfigError(f"expected settings at most {MAX_DEPTH} levels deep, got more; nest fewer")
+
+
 def canonical(value: object) -> str:
     """Return a value as canonical JSON.
 
     Raises:
-        ConfigError: If it is not plain JSON.
+        ConfigError: If it is not plain JSON, or nested too deep.
     """
+    check_depth(value)
     try:
         return json.dumps(value, sort_keys=True, allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -193,12 +214,14 @@ def _path(value: object, what: str, *, required: bool = False) -> str | None:
     path = Path(value).absolute()
     try:
         path = Path(value).expanduser().absolute()
-        fits = path.is_file() != (what == "index_dir")
-    except (OSError, RuntimeError):  # a name that is too long, or of an unknown user
+        str(path).encode()  # engines want it in UTF-8
+        fits = len(path.parts) <= MAX_FOLDERS and path.is_file() != (what == "index_dir")
+    except (OSError, RuntimeError, UnicodeEncodeError):  # a name that is too long, or of an unknown user
         fits = False
     if not fits:
+        rule = f"UTF-8, at most {MAX_FOLDERS} folders deep"
         wanted = "a folder" if what == "index_dir" else "an existing file"
-        raise ConfigError(f"expected {wanted} for {what!r}, got {value!r}; check the path ({path})")
+        raise ConfigError(f"expected {wanted} for {what!r}, got {value!r}; check the path {str(path)!r}: {rule}")
     return str(path)
 
 

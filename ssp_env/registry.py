@@ -16,7 +16,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Generic, TypeVar, cast
 
-from ssp_env.config import GameConfig, canonical, complete, game_rules, judge_maker, reader_maker
+from ssp_env.config import GameConfig, canonical, check_depth, complete, game_rules, judge_maker, reader_maker
 from ssp_env.corpus import MemoryCorpus, open_corpus
 from ssp_env.errors import ConfigError
 from ssp_env.game import Game
@@ -103,6 +103,7 @@ def build_agent(spec: object) -> Agent:
     Raises:
         ConfigError: If there is no such agent, its arguments do not fit, or what it makes is no agent.
     """
+    check_depth(spec)
     given = {"name": spec} if isinstance(spec, str) else spec
     if not isinstance(given, Mapping) or not set(given) <= {"name", "kwargs"} or not isinstance(given.get("name"), str):
         raise ConfigError(f"expected an agent's name or {{'name': ..., 'kwargs': {{...}}}}, got {spec!r}; write that")
@@ -123,7 +124,9 @@ def _make_agent(name: str, arguments: dict[str, object]) -> Agent:
     try:
         agent = _agent_factory(name)(**arguments)
     except TypeError as error:
-        raise ConfigError(f"expected arguments that agent {name!r} takes, got {arguments!r} ({error})") from error
+        raise ConfigError(
+            f"expected arguments that agent {name!r} takes, got {arguments!r} ({error}); correct them"
+        ) from error
     if not isinstance(agent, Agent):
         raise ConfigError(f"expected agent {name!r} to have a method 'complete', got {type(agent).__name__}; add it")
     return agent

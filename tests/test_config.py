@@ -106,6 +106,13 @@ def test_whole_numbers_may_stand_for_floats():
     assert complete({"rules": {"preset": "paper", "invalid_reward": -1}})["rules"]["invalid_reward"] == -1.0
 
 
+def nested(n_levels):
+    spec = {"name": "bm25"}
+    for _ in range(n_levels):
+        spec = {"name": "cache", "base": spec}
+    return spec
+
+
 @pytest.mark.parametrize(
     ("config", "message"),
     [
@@ -152,6 +159,12 @@ def test_whole_numbers_may_stand_for_floats():
         ({"tasks": "x" * 5000}, "existing file"),
         ({"index_dir": "a\0b"}, "path as text"),
         ({"index_dir": __file__}, "a folder"),
+        ({"index_dir": "\ud800"}, "UTF-8"),
+        ({"index_dir": "\udc80dir"}, "UTF-8"),
+        ({"index_dir": "a/" * 1500}, "folders deep"),
+        ({"retriever": nested(3000)}, "levels deep"),
+        ({"judge": nested(3000)}, "levels deep"),
+        ({"rules": [nested(40)]}, "levels deep"),
         ({"index_dir": "x" * 5000}, "a folder"),
         ({"seeds": "~nobody-of-this-name/x"}, "existing file"),
         ({"corpus": Path("passages.jsonl")}, "str(path)"),

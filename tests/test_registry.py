@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+from functools import reduce
 
 import pytest
 
@@ -191,10 +192,11 @@ def test_the_expert_of_the_world_is_there():
         ("json:no_such_name", "importable"),
         (":x", "importable"),
         (".json:x", "importable"),
-        ({"name": "world-expert", "kwargs": {"skil": 1}}, "arguments"),
+        ({"name": "world-expert", "kwargs": {"skil": 1}}, "; correct them"),
         ({"name": "world-expert", "kwargs": 3}, "mapping"),
         ({"agent": "world-expert"}, "agent's name"),
         (7, "agent's name"),
+        (reduce(lambda inner, _: {"kwargs": inner}, range(3000), {}), "levels deep"),
         ("tests.test_registry:NoAgent", "'complete'"),
     ],
 )
