@@ -62,6 +62,7 @@ def test_file_is_read(tmp_path: Path) -> None:
     ("content", "problem"),
     [
         ("{", "fix the file"),
+        ("[" * 200_000, "fix the file"),
         ("[]", "got a list"),
         ('{"id": []}', "did you mean 'ids'"),
         ('{"ids": "p1"}', "list strings"),

@@ -77,7 +77,11 @@ def test_a_remote_retriever_can_be_wrapped() -> None:
         ("blocklist", {"base": "bm25", "file": "none.json"}, "expected a blocklist"),
         ("rerank", {"base": "bm25"}, "folder of a cross-encoder"),
         ("rerank", {"base": "bm25", "model": "no-such-folder"}, "folder of a cross-encoder"),
+        ("rerank", {"base": "bm25", "model": "a" * 5000}, "folder of a cross-encoder"),
         ("rerank", {"base": "bm25", "depth": 0}, "positive numbers"),
+        ("dense", {"model": "a" * 5000}, "model folder"),
+        ("bm25", {"n_threads": -1}, "n_threads in 1"),
+        ("bm25", {"n_threads": 10**30}, "n_threads in 1"),
     ],
 )
 def test_mistakes_are_one_clear_error(name: str, config: Mapping[str, object], message: str) -> None:

@@ -350,6 +350,12 @@ def test_settings_must_be_positive(setting: str) -> None:
         RemoteRetriever(RemoteSettings(**{"url": "http://127.0.0.1:1", setting: 0}))
 
 
+@pytest.mark.parametrize("settings", [{"timeout_s": 1e308}, {"timeout_s": float("nan")}, {"max_connections": 10**30}])
+def test_settings_have_an_upper_limit(settings: dict[str, float]) -> None:
+    with pytest.raises(ConfigError, match="at most 86400 s and 1024 connections"):
+        RemoteRetriever(RemoteSettings(url="http://127.0.0.1:1", **settings))  # type: ignore[arg-type]
+
+
 def test_k_must_be_positive_without_asking_the_server() -> None:
     with pytest.raises(ValueError, match="positive k"):
         remote(f"http://127.0.0.1:{unused_port()}").search(["river"], 0)

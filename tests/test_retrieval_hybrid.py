@@ -56,7 +56,15 @@ def test_each_retriever_is_asked_once_to_the_depth_or_k() -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [{"weights": [1.0]}, {"weights": [1.0, 0.0]}, {"weights": [1.0, -1.0]}, {"depth": 0}, {"rrf_k": -1}],
+    [
+        {"weights": [1.0]},
+        {"weights": [1.0, 0.0]},
+        {"weights": [1.0, -1.0]},
+        {"depth": 0},
+        {"rrf_k": -1},
+        {"rrf_k": 10**400},
+    ]
+    + [{"weights": [weight, 1]} for weight in ("x", None, True, 10**400, float("inf"))],
 )
 def test_values_that_do_not_fit_are_refused(arguments: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="expected"):

@@ -47,7 +47,7 @@ def read_blocklist(path: Path) -> Blocklist:
     shape = '{"ids": [...], "titles": [...]} with strings'
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"expected a blocklist {shape}, got {error} for {str(path)!r}; fix the file") from error
     if not isinstance(content, dict):
         raise ConfigError(f"expected a blocklist {shape}, got a {type(content).__name__} in {str(path)!r}; fix it")

@@ -29,6 +29,7 @@ INDEX_VERSION = 1
 MAX_QUERY_TERMS = 256
 """Of longer queries only this many distinct words count, the first ones."""
 MAX_WORD_BYTES = 80
+MAX_THREADS = 256
 SCORE_DECIMALS = 4
 HEAP_BYTES = 256_000_000
 
@@ -46,7 +47,10 @@ class Bm25Settings:
 
 def make_bm25(corpus: Corpus, config: Mapping[str, object], index_dir: Path | None) -> Bm25Retriever:
     """Make the retriever from a plain configuration with the keys of ``Bm25Settings``."""
-    return Bm25Retriever(corpus, read_settings(Bm25Settings(), config, owner="bm25"), index_dir=index_dir)
+    settings = read_settings(Bm25Settings(), config, owner="bm25")
+    if not 1 <= settings.n_threads <= MAX_THREADS:
+        raise ConfigError(f"expected n_threads in 1 .. {MAX_THREADS} for 'bm25', got {settings.n_threads!r}; change it")
+    return Bm25Retriever(corpus, settings, index_dir=index_dir)
 
 
 class Bm25Retriever:

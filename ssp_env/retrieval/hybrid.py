@@ -8,6 +8,7 @@ ranks are used, so scores of different kinds need no common scale. A passage tha
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,8 @@ from ssp_env.retrieval.ranking import check_arguments, read_settings
 from ssp_env.types import Passage, SearchResult
 
 SCORE_DECIMALS = 12
+MAX_RRF_K = 1_000_000
+"""Beyond it neighbouring ranks have the same rounded score."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +72,11 @@ class HybridRetriever:
             raise ValueError(
                 f"expected one weight for each of {len(retrievers)} > 0 retrievers, got {weights!r}; fix them"
             )
-        if not all(weight > 0 for weight in weights):
-            raise ValueError(f"expected positive weights, got {weights!r}; leave a retriever out instead")
-        if depth <= 0 or rrf_k < 0:
-            raise ValueError(
-                f"expected depth > 0 and rrf_k >= 0, got {depth!r} and {rrf_k!r}; the usual are 100 and 60"
-            )
+        if not all(map(_is_weight, weights)):
+            raise ValueError(f"expected positive numbers as weights, got {weights!r}; correct them")
+        if depth <= 0 or not 0 <= rrf_k <= MAX_RRF_K:
+            wanted = f"depth > 0 and rrf_k in 0 .. {MAX_RRF_K}"
+            raise ValueError(f"expected {wanted}, got {depth!r} and {rrf_k!r}; the usual are 100 and 60")
         self._retrievers = tuple(retrievers)
         self._weights = tuple(weights)
         self._depth = depth
@@ -104,3 +106,7 @@ class HybridRetriever:
         rounded = {name: round(score, SCORE_DECIMALS) for name, score in scores.items()}
         best = sorted(rounded, key=lambda name: (-rounded[name], name))[:k]
         return [SearchResult(passage=passages[name], score=rounded[name], rank=n) for n, name in enumerate(best)]
+
+
+def _is_weight(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= sys.float_info.max

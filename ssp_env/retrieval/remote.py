@@ -23,6 +23,8 @@ from ssp_env.types import Passage, SearchResult
 
 FINGERPRINT_HEADER = "x-corpus-fingerprint"
 HEAD_CHARS = 200
+MAX_TIMEOUT_S = 86_400
+MAX_CONNECTIONS = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +33,8 @@ class RemoteSettings:
 
     Attributes:
         url: The server, such as ``http://127.0.0.1:8000``; ``/retrieve`` is added unless it has a path.
-        timeout_s: Seconds for a search, all attempts and batches of it together.
-        max_connections: Connections a process; further threads wait for one.
+        timeout_s: Seconds for a search, all attempts and batches of it together; a day at most.
+        max_connections: Connections a process, 1024 at most; further threads wait for one.
         max_queries: Queries a request, unless the server allows fewer.
         check_corpus: Whether answers must come from the corpus that the retriever is made for. Servers that do not
             name theirs in ``x-corpus-fingerprint`` can be used only without.
@@ -73,13 +75,15 @@ class RemoteRetriever:
             fingerprint: That of the expected corpus; None accepts any.
 
         Raises:
-            ConfigError: If the URL is not one of HTTP, or a number is not positive.
+            ConfigError: If the URL is not one of HTTP, or a number is out of range.
         """
         self._arguments = (settings, fingerprint)
         self._settings, self._fingerprint = self._arguments
         address, self._path = _parse_url(settings.url)
-        if settings.timeout_s <= 0 or min(settings.max_connections, settings.max_queries) < 1:
-            raise ConfigError(f"expected positive numbers for 'remote', got {settings!r}; change them")
+        connects = 1 <= settings.max_connections <= MAX_CONNECTIONS
+        if not connects or not 0 < settings.timeout_s <= MAX_TIMEOUT_S or settings.max_queries < 1:
+            most = f"at most {MAX_TIMEOUT_S} s and {MAX_CONNECTIONS} connections"
+            raise ConfigError(f"expected positive numbers for 'remote', {most}, got {settings!r}; change them")
         self._patience = Patience()
         self._pool = Pool(address, settings.max_connections)
         self._limits: _ServerLimits | None = None

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from ssp_env.errors import ConfigError, RetrievalError
 from ssp_env.protocols import Corpus, Retriever
-from ssp_env.retrieval.encoders import loading, require_vocabulary
+from ssp_env.retrieval.encoders import is_model, loading, require_vocabulary
 from ssp_env.retrieval.nested import make_nested, split_base
 from ssp_env.retrieval.ranking import check_arguments, read_settings
 from ssp_env.types import SearchResult
@@ -73,7 +73,7 @@ class CrossEncoderScorer:
             ImportError: If sentence-transformers is missing.
         """
         folder = Path(model)
-        if not model or not (folder / "config.json").is_file():
+        if not model or not is_model(folder):
             raise ConfigError(f"expected the folder of a cross-encoder as 'model', got {str(model)!r}; check the path")
         try:
             from sentence_transformers import CrossEncoder
