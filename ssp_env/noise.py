@@ -19,7 +19,7 @@ from ssp_env.text import leaks
 from ssp_env.types import Passage, Seed, Trajectory
 
 CORPUS_DRAWS = 64
-"""Most random passages that single passages of noise are taken from."""
+"""Most random passages that single passages of noise are taken from, and bundles of one retrieval call."""
 BUNDLE_CALLS = 4
 """Most retrieval calls that bundles are made up with."""
 QUERY_CHARS = 100
@@ -110,7 +110,8 @@ def _random_bundles(
     bundles: list[tuple[Passage, ...]] = []
     asked: set[str] = set()
     for _ in range(BUNDLE_CALLS if len(game.corpus) else 0):
-        drawn = [game.corpus.at(int(rng.integers(len(game.corpus)))) for _ in range(n_missing - len(bundles))]
+        n_drawn = min(n_missing - len(bundles), CORPUS_DRAWS)
+        drawn = [game.corpus.at(int(rng.integers(len(game.corpus)))) for _ in range(n_drawn)]
         queries = [q for q in dict.fromkeys(p.title or p.text[:QUERY_CHARS] for p in drawn) if q not in asked]
         asked.update(queries)
         if queries and game.retriever is None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ssp_env.errors import ConfigError
-from ssp_env.noise import BUNDLE_CALLS, passage_noise, shuffled, with_noise
+from ssp_env.noise import BUNDLE_CALLS, CORPUS_DRAWS, passage_noise, shuffled, with_noise
 from ssp_env.presets import GameRules
 from ssp_env.rollout import play
 from ssp_env.types import Passage, Sampling, Task
@@ -78,6 +78,13 @@ def test_a_corpus_without_bundles_to_offer_is_not_searched_for_ever(proposal):
     game, retriever = bundle_game(passages=telling)
     assert set(with_noise(game, proposal, (), rng())) == set(proposal.evidence)
     assert len(retriever.batches) <= BUNDLE_CALLS
+
+
+def test_more_bundles_than_can_be_drawn_are_not_drawn(proposal):
+    game, retriever = bundle_game(n_noise=3_000_000)
+    shown = with_noise(game, proposal, (), rng())
+    assert len(retriever.batches) <= BUNDLE_CALLS and max(map(len, retriever.batches)) <= CORPUS_DRAWS
+    assert len(shown) > len(proposal.evidence)
 
 
 def test_passages_without_titles_are_searched_for_by_their_text(proposal):
