@@ -9,6 +9,7 @@ from ssp_env.grammar import parse_action
 from ssp_env.prompts import fill
 from ssp_env.roles import ROLES
 from ssp_env.types import Invalid, Passage, ReadingCase, Seed, Task
+from tests.fakes import NoteTool
 
 ITEMS = {
     "proposer": Seed("s", "Lake Tarn", n_searches=3),
@@ -51,6 +52,14 @@ def test_worked_examples_are_turns_of_a_conversation_that_the_grammar_accepts() 
         for message in messages[2::2]:
             action, _ = parse_action(message["content"], tools=tools, final=ROLES[role].final_tag, max_chars=1000)
             assert not isinstance(action, Invalid)
+
+
+@pytest.mark.parametrize("properties", [{"a": {}, "b": {}}, {}, None])
+def test_a_tool_that_takes_anything_but_one_text_is_refused(properties) -> None:
+    tool = NoteTool()
+    tool.schema = {"function": {"description": "Adds.", "parameters": {"properties": properties}}}
+    with pytest.raises(ConfigError, match="one parameter as schema of tool 'note'"):
+        ROLES["solver"].prompt(ITEMS["solver"], prompt_set="paper", tools={"note": tool})
 
 
 def test_unknown_set_and_missing_value_are_refused() -> None:

@@ -88,6 +88,11 @@ def check_tools(prompt_set: str, name: str, tools: Collection[str]) -> None:
 
 
 def _line(tool: Tool) -> str:
-    function = cast("Mapping[str, Mapping[str, Mapping[str, object]]]", tool.schema)["function"]
-    (parameter,) = cast("Mapping[str, object]", function["parameters"]["properties"])
-    return f"\nA further tool is <{tool.name}> {parameter} </{tool.name}>: {function['description']}"
+    try:
+        function = cast("Mapping[str, Mapping[str, Mapping[str, object]]]", tool.schema)["function"]
+        (parameter,) = cast("Mapping[str, object]", function["parameters"]["properties"])
+        description = function["description"]
+    except (KeyError, TypeError, ValueError) as error:
+        wanted = f"a function with a description and one parameter as schema of tool {tool.name!r}"
+        raise ConfigError(f"expected {wanted}, got {tool.schema!r}; a call is one text between its tags") from error
+    return f"\nA further tool is <{tool.name}> {parameter} </{tool.name}>: {description}"
