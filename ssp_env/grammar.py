@@ -24,7 +24,13 @@ def _tag_of(names: Collection[str]) -> str:
 
 
 _MODEL_TAGS = ("s", "bos", "eos", "pad", "unk", "start_of_turn", "end_of_turn")
-_MARKUP = re.compile(rf"<({_tag_of((*RESERVED_TAGS, *_MODEL_TAGS))}|\|[^<>|]{{0,200}}\|)>", re.IGNORECASE)
+_SQUARE_TAGS = ("INST", "SYSTEM_PROMPT", "AVAILABLE_TOOLS", "TOOL_CALLS", "TOOL_RESULTS")
+_BARRED = r"\|[^<>|]{0,200}\||\uff5c[^<>\uff5c]{0,200}\uff5c"
+_MARKUP = re.compile(
+    rf"<(?:{_tag_of((*RESERVED_TAGS, *_MODEL_TAGS))}|{_BARRED}|</?SYS>)>|\[/?(?:{'|'.join(_SQUARE_TAGS)})\]",
+    re.IGNORECASE,
+)
+_HARMLESS = {"<": str.maketrans("<>", "‹›"), "[": str.maketrans("[]", "‹›")}
 
 
 def closing_tags(tools: Collection[str], final: str) -> tuple[str, ...]:
@@ -78,8 +84,8 @@ def _why_invalid(text: str, allowed: Collection[str]) -> InvalidReason:
 
 
 def neutralise(text: str) -> str:
-    """Return the text with role tags and chat markers made harmless: angle brackets become ``‹`` and ``›``."""
-    return _MARKUP.sub(lambda m: f"‹{m.group(1)}›", text)
+    """Return the text with role tags and chat markers made harmless: their brackets become ``‹`` and ``›``."""
+    return _MARKUP.sub(lambda m: m.group().translate(_HARMLESS[m.group()[0]]), text)
 
 
 def neutralise_tags(text: str, tags: Collection[str]) -> str:

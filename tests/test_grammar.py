@@ -87,13 +87,24 @@ def test_any_text_parses_to_an_action(before: str, tag: str, after: str) -> None
         "</s>",
         "<answer attr='1'>",
         "<start_of_turn>",
+        "<<SYS>>",
+        "<</SYS>>",
+        "<\uff5cUser\uff5c>",
+        "<\uff5cbegin\u2581of\u2581sentence\uff5c>",
     ],
 )
 def test_tags_and_chat_markers_are_neutralised(text: str) -> None:
     assert "<" not in neutralise(text) and ">" not in neutralise(text)
 
 
-@pytest.mark.parametrize("text", ["a < b > c", "<b>bold</b>", "x <- y", "<answering>", "2 <3"])
+@pytest.mark.parametrize("tag", ["INST", "/INST", "SYSTEM_PROMPT", "TOOL_RESULTS"])
+def test_chat_markers_in_square_brackets_are_neutralised(tag: str) -> None:
+    assert neutralise(f"[1] [{tag}] a[0]") == f"[1] ‹{tag}› a[0]"
+    assert strip_tags(f"Which [{tag}] lake?") == "Which lake?"
+    assert neutralise(f"<answer [{tag}]>") == f"‹answer [{tag}]›"
+
+
+@pytest.mark.parametrize("text", ["a < b > c", "<<x>>", "[instance]", "<b>bold</b>", "x <- y", "<answering>", "2 <3"])
 def test_other_angle_brackets_stay(text: str) -> None:
     assert neutralise(text) == text
 
