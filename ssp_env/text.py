@@ -20,6 +20,8 @@ _ARTICLES = ("a", "an", "the")
 _ARTICLE = re.compile(r"\b(?:a|an|the)\b")
 _ASCII_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _DIACRITIC = re.compile("[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]")
+_MEANT = re.compile("(^[-\u2013\u2212](?=[.]?[0-9])|(?<=[0-9])[.](?=[0-9])|(?<=[a-z])#)")
+"""Punctuation that makes another answer: a minus, a decimal point, and the sharp of a name."""
 _LETTERS = str.maketrans(
     {"ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d", "Đ": "D", "ı": "i", "æ": "ae", "Æ": "AE", "œ": "oe", "Œ": "OE"}
 )
@@ -41,11 +43,14 @@ def normalize_paper(text: str) -> str:
 def normalize_unicode(text: str) -> str:
     """Return the Unicode form: compatibility forms, case, accents and digits folded, punctuation and articles gone.
 
-    Dashes and slashes of any kind separate words; all other punctuation is deleted, as are invisible characters.
+    Dashes and slashes of any kind separate words; all other punctuation is deleted, as are invisible characters. What
+    stays is a minus before a text that is a number, a point between digits, and "#" after a letter ("C#").
     Accents are folded only where they are separate marks of the European kind: Indic, Thai and kana signs stay.
     """
     text = _spaced(fold_marks(text).casefold()) or _spaced("".join(map(_plain_character, text)))
-    text = _spaced("".join(map(_without_punctuation, text))) or text
+    parts = _MEANT.split(text)  # every second one is what is meant
+    parts[::2] = ["".join(map(_without_punctuation, part)) for part in parts[::2]]
+    text = _spaced("".join(parts).replace("\u2013", "-").replace("\u2212", "-")) or text
     return _spaced(_ARTICLE.sub(" ", text)) or text
 
 

@@ -123,6 +123,14 @@ def test_mode_limits_the_exact_judge_to_one_normalisation() -> None:
         ExactJudge("squad")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(("response", "answer"), [("15", "1.5"), ("5", "-5"), ("C#", "C++")])
+def test_the_papers_form_alone_takes_some_answers_for_others(response: str, answer: str) -> None:
+    judged = {
+        mode: ExactJudge(mode).judge([case(response, answer)])[0].correct for mode in ("paper", "both", "unicode")
+    }
+    assert judged == {"paper": True, "both": True, "unicode": False}
+
+
 def test_model_is_asked_only_about_what_the_rules_leave_open_and_in_one_batch() -> None:
     agent = ScriptedAgent(["Correct"])
     cases = [case("Lake Tarn"), case(""), case("the Tarn"), case("x" * 200), case("Tarn, the lake")]

@@ -47,6 +47,11 @@ def test_paper_form_is_squad_but_never_empties_a_text(text: str, normal: str) ->
         ("Ёлка", "елка"),
         ("\u300aWolf\u300b", "Wolf"),
         ("İstanbul", "Istanbul"),
+        ("\u22125", "-5"),
+        ("\u20131.5 m.", "-1.5 m"),
+        ("#1", "1"),
+        ("- Tarn", "Tarn"),
+        ("1,500", "1500"),
     ],
 )
 def test_unicode_form_equates_spellings(one: str, other: str) -> None:
@@ -54,7 +59,21 @@ def test_unicode_form_equates_spellings(one: str, other: str) -> None:
     assert exact_match(one, (other,), normalize_unicode)
 
 
-@pytest.mark.parametrize(("one", "other"), [("かき", "がき"), ("C++", "C"), ("का", "की"), ("!!!", "???"), ("A", "The")])
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("かき", "がき"),
+        ("C++", "C"),
+        ("C#", "C"),
+        ("1.5", "15"),
+        ("-5", "5"),
+        ("-.5", ".5"),
+        ("3.14", "314"),
+        ("का", "की"),
+        ("!!!", "???"),
+        ("A", "The"),
+    ],
+)
 def test_unicode_form_keeps_what_differs(one: str, other: str) -> None:
     assert normalize_unicode(one) != normalize_unicode(other)
 

@@ -22,6 +22,9 @@ _NORMALIZERS = {
 class ExactJudge:
     """Compares after normalisation.
 
+    The paper's form deletes all ASCII punctuation, and so takes "15" for "1.5", "5" for "-5" and "C#" for "C++"; mode
+    ``unicode`` alone tells these apart.
+
     The verdict's method is ``exact`` when the paper's form decides, ``unicode`` when only the Unicode form does, and
     ``empty`` for a wrong response without a letter or digit.
     """
