@@ -262,7 +262,7 @@ def _reader(value: object) -> dict[str, object]:
 def _rules(value: object) -> dict[str, object]:
     spec = {"preset": value} if isinstance(value, str) else value
     if not isinstance(spec, Mapping) or not isinstance(spec.get("preset"), str):
-        raise ConfigError(f"expected a preset out of {sorted(PRESETS)} or {{'preset': ..., ...}}, got {value!r}")
+        raise ConfigError(f"expected a preset out of {sorted(PRESETS)} or {{'preset': ...}}, got {value!r}; write that")
     changes = {str(name): change for name, change in spec.items() if name != "preset"}
     if not all(isinstance(value, str | int | float) for value in changes.values()):
         raise ConfigError(f"expected text, numbers or true and false as rules, got {changes!r}; correct them")

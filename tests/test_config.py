@@ -134,7 +134,7 @@ def nested(n_levels):
         ({"tools": ["search", "search"]}, "name each once"),
         ({"reader": {"name": "oracle", "error": 10**400}}, "expected 'oracle'"),
         ({"rules": "papre"}, "preset"),
-        ({"rules": {"n_solves": 3}}, "preset"),
+        ({"rules": {"n_solves": 3}}, "; write that"),
         ({"rules": {"preset": "paper", "n_slves": 3}}, "n_slves"),
         ({"rules": {"preset": "paper", "n_solves": "3"}}, "whole number"),
         ({"rules": {"preset": "paper", "n_solves": True}}, "whole number"),
