@@ -6,7 +6,7 @@ Drawing takes about a second, and who only solves needs no seeds, who only propo
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TypeVar, overload
 
 import numpy as np
@@ -25,7 +25,7 @@ class Drawn(Sequence[ItemT]):
     """A sequence whose items come from one call of ``draw``, made at the first look at them."""
 
     def __init__(self, draw: Callable[[], Sequence[ItemT]]) -> None:
-        """Keep how to draw; ``draw`` must give the same items whenever it is called."""
+        """Keep how to draw; ``draw`` must give the same items whenever it is called, and be picklable."""
         self._draw = draw
 
     @cached_property
@@ -49,16 +49,18 @@ class Drawn(Sequence[ItemT]):
 
 def world_tasks(world: World) -> Sequence[Task]:
     """Return 30 tasks of each kind, the same for every world of these settings."""
-
-    def draw() -> list[Task]:
-        rng = np.random.default_rng([world.config.seed, 1])
-        return [task for kind in KINDS for task in sample_tasks(world, kind, TASKS_PER_KIND, rng)]
-
-    return Drawn(draw)
+    return Drawn(partial(_tasks, world))
 
 
 def world_seeds(world: World) -> Sequence[Seed]:
     """Return 200 answers that demand one to three searches, the same for every world of these settings."""
-    return Drawn(
-        lambda: sample_seeds(world, SEEDS, np.random.default_rng([world.config.seed, 2]), n_searches=(1, 2, 3))
-    )
+    return Drawn(partial(_seeds, world))
+
+
+def _tasks(world: World) -> list[Task]:
+    rng = np.random.default_rng([world.config.seed, 1])
+    return [task for kind in KINDS for task in sample_tasks(world, kind, TASKS_PER_KIND, rng)]
+
+
+def _seeds(world: World) -> list[Seed]:
+    return sample_seeds(world, SEEDS, np.random.default_rng([world.config.seed, 2]), n_searches=(1, 2, 3))

@@ -6,6 +6,7 @@ import hashlib
 import importlib
 import inspect
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -52,6 +53,15 @@ def test_a_spec_survives_json(env_id):
     assert rebuilt.spec == env.spec == EnvSpec.from_json(env.spec.to_json())
     assert rebuilt.reset(seed=1) == env.reset(seed=1)
     assert rebuilt.unwrapped.game is env.unwrapped.game
+
+
+@pytest.mark.parametrize("env_id", sorted(ENV_IDS))
+def test_an_environment_can_be_pickled_in_mid_episode(env_id):
+    env = gym.make(env_id)
+    env.reset(seed=1)
+    again = pickle.loads(pickle.dumps(env))
+    assert again.step("<search>lake</search>") == env.step("<search>lake</search>")
+    assert again.reset() == env.reset()
 
 
 @pytest.mark.parametrize("env_id", sorted(ENV_IDS))
