@@ -15,7 +15,15 @@ import numpy as np
 from gymnasium.error import ResetNeeded
 from gymnasium.utils.seeding import np_random
 
-from ssp_env.envs.base import RENDER_MODES, action_space, check_render_mode, check_step, observation_space, opening
+from ssp_env.envs.base import (
+    RENDER_MODES,
+    action_space,
+    check_render_mode,
+    check_step,
+    chosen,
+    observation_space,
+    opening,
+)
 from ssp_env.envs.info import describe, transcript
 from ssp_env.envs.play import Play, step
 from ssp_env.envs.selfplay import SelfPlayScenario, playable
@@ -64,9 +72,9 @@ class SearchSelfPlayAEC(AECEnv[str, str, str | None]):  # type: ignore[misc]
         Raises:
             ConfigError: If an option is unknown or its item cannot be used.
         """
-        rng = self._rng if seed is None else np_random(seed)[0]
-        self._play = opening(self._scenario, self.game, rng=rng, options=options)
-        self._rng = rng
+        item = chosen(self._scenario, self.game, options)
+        self._rng = self._rng if seed is None else np_random(seed)[0]
+        self._play = opening(self._scenario, self.game, rng=self._rng, item=item)
         self.agents = list(self.possible_agents)
         self.rewards = dict.fromkeys(self.agents, 0.0)
         self._cumulative_rewards = dict.fromkeys(self.agents, 0.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
@@ -73,8 +73,9 @@ class TextEnv(gymnasium.Env[str, str]):
         Raises:
             ConfigError: If the options are no mapping, one is unknown, or its item cannot be used.
         """
+        item = chosen(self._scenario, self.game, options)
         super().reset(seed=seed)
-        self._play = opening(self._scenario, self.game, rng=self.np_random, options=options)
+        self._play = opening(self._scenario, self.game, rng=self.np_random, item=item)
         return self._play.observation, dict(describe(self._play))
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
@@ -108,15 +109,13 @@ def check_step(play: Play, action: object) -> None:
         raise TypeError(f"expected a string as action, got {type(action).__name__}; pass the completion's text")
 
 
-def opening(scenario: Scenario, game: Game, *, rng: np.random.Generator, options: Mapping[str, object] | None) -> Play:
-    """Draw the item and the key of an episode and return its opening state."""
-    drawn = items(scenario, game)
+def opening(scenario: Scenario, game: Game, *, rng: np.random.Generator, item: Seed | Task | None) -> Play:
+    """Draw the key of an episode, and its item if there is none yet, and return its opening state."""
     key = int(rng.integers(2**63))
-    item = _chosen(scenario, drawn, read_options(options))
-    if item is None and not drawn:
-        kind = "tasks" if scenario.role == "solver" else "seeds"
-        raise ConfigError(f"expected {kind} to draw from, got none; pass {kind}='file.jsonl', or one in options")
-    return start(scenario, game, drawn[int(rng.integers(len(drawn)))] if item is None else item, key=key)
+    if item is None:
+        drawn = items(scenario, game)
+        item = drawn[int(rng.integers(len(drawn)))]
+    return start(scenario, game, item, key=key)
 
 
 def read_options(options: Mapping[str, object] | None) -> Mapping[str, object]:
@@ -128,13 +127,19 @@ def read_options(options: Mapping[str, object] | None) -> Mapping[str, object]:
     return options
 
 
-def _chosen(
-    scenario: Scenario, drawn: Sequence[Seed] | Sequence[Task], options: Mapping[str, object]
-) -> Seed | Task | None:
+def chosen(scenario: Scenario, game: Game, options: Mapping[str, object] | None) -> Seed | Task | None:
+    """Return the item that reset options choose, None where it is to be drawn; no generator is touched.
+
+    Raises:
+        ConfigError: If the options are no mapping, one is unknown, its item cannot be used, or there is none to draw.
+    """
     name, kind, convert = ("task", Task, task_from_row) if scenario.role == "solver" else ("seed", Seed, seed_from_row)
-    if unknown := sorted(set(options) - {name}, key=str):
+    given = read_options(options)
+    if unknown := sorted(set(given) - {name}, key=str):
         raise ConfigError(f"expected reset options out of [{name!r}], got {unknown}; correct the name")
-    value = options.get(name)
+    drawn, value = items(scenario, game), given.get(name)
+    if value is None and not drawn:
+        raise ConfigError(f"expected {name}s to draw from, got none; pass {name}s='file.jsonl', or one in options")
     if value is None or isinstance(value, kind):
         return value
     if isinstance(value, Mapping):

@@ -7,6 +7,7 @@ one game and live in this process; there is nothing to copy, and text of any len
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +23,7 @@ from ssp_env.envs.base import (
     action_space,
     check_render_mode,
     check_step,
+    chosen,
     observation_space,
     opening,
     read_options,
@@ -29,6 +31,7 @@ from ssp_env.envs.base import (
 from ssp_env.envs.info import describe, transcript
 from ssp_env.envs.play import Play, Scenario, step
 from ssp_env.game import Game
+from ssp_env.types import Seed, Task
 
 Texts = tuple[str, ...]
 Numbers = npt.NDArray[np.float64]
@@ -105,12 +108,9 @@ class TextVectorEnv(VectorEnv[Texts, Sequence[str], npt.NDArray[Any]]):
             ConfigError: If the options are no mapping, one is unknown, or its item cannot be used.
         """
         given = dict(read_options(options))
-        chosen = np.flatnonzero(self._mask(given.pop("reset_mask", None))).tolist()
-        seeds = self._seeds(seed)
-        rngs = [rng if s is None else np_random(s)[0] for rng, s in zip(self._rngs, seeds, strict=True)]
-        choices = self._options(given)
-        opened = {i: opening(self._scenario, self.game, rng=rngs[i], options=choices[i]) for i in chosen}
-        self._rngs = [rngs[i] if i in opened else self._rngs[i] for i in range(self.num_envs)]
+        members = np.flatnonzero(self._mask(given.pop("reset_mask", None))).tolist()
+        seeds, choices = self._seeds(seed), self._options(given)
+        opened = self._open({i: chosen(self._scenario, self.game, choices[i]) for i in members}, seeds)
         self._plays = [opened[i] if i in opened else self._plays[i] for i in range(self.num_envs)]
         self._steps = [0 if i in opened else self._steps[i] for i in range(self.num_envs)]
         return self._texts(), self._infos({}, opened)
@@ -135,11 +135,12 @@ class TextVectorEnv(VectorEnv[Texts, Sequence[str], npt.NDArray[Any]]):
         for i in going:
             check_step(plays[i], actions[i])
         moved = step(self._scenario, [plays[i] for i in going], [actions[i] for i in going])
-        now = {i: self._limited(i, play) for i, play in zip(going, moved, strict=True)} | self._reopened(over)
+        now = {i: self._limited(i, play) for i, play in zip(going, moved, strict=True)}
         ended = [i for i in going if now[i].over] if self._mode is AutoresetMode.SAME_STEP else []
-        again = self._reopened(ended)
+        again = self._open(dict.fromkeys([*over, *ended]), [None] * self.num_envs)
+        now |= {i: again[i] for i in over}
         self._plays = [again.get(i, now[i]) for i in range(self.num_envs)]
-        self._steps = [0 if i in over or i in again else self._steps[i] + 1 for i in range(self.num_envs)]
+        self._steps = [0 if i in again else self._steps[i] + 1 for i in range(self.num_envs)]
         infos: dict[str, Any] = {}
         for i in ended:
             final = {"final_obs": now[i].observation, "final_info": dict(describe(now[i]))}
@@ -161,8 +162,12 @@ class TextVectorEnv(VectorEnv[Texts, Sequence[str], npt.NDArray[Any]]):
         last = self._max_steps is not None and self._steps[i] + 1 >= self._max_steps
         return replace(play, truncated=True) if last else play
 
-    def _reopened(self, members: Iterable[int]) -> dict[int, Play]:
-        return {i: opening(self._scenario, self.game, rng=self._rngs[i], options=None) for i in members}
+    def _open(self, items: Mapping[int, Seed | Task | None], seeds: Sequence[int | None]) -> dict[int, Play]:
+        """Open episodes, all or none: only when all could be opened do their generators move on."""
+        rngs = {i: deepcopy(self._rngs[i]) if seeds[i] is None else np_random(seeds[i])[0] for i in items}
+        opened = {i: opening(self._scenario, self.game, rng=rngs[i], item=item) for i, item in items.items()}
+        self._rngs = [rngs.get(i, rng) for i, rng in enumerate(self._rngs)]
+        return opened
 
     def _infos(self, infos: dict[str, Any], members: Iterable[int]) -> dict[str, Any]:
         """Return the infos with those of members added."""

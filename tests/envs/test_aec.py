@@ -56,6 +56,15 @@ def test_an_external_reader_is_no_agent(monkeypatch):
     assert totals["proposer_0"] == 0.0
 
 
+def test_a_refused_reset_leaves_the_generator(monkeypatch):
+    env, whole = opened(monkeypatch), opened(monkeypatch)
+    with pytest.raises(ConfigError):
+        env.reset(options={"seed": 10**6})
+    env.reset()
+    whole.reset()
+    assert env._play.key == whole._play.key
+
+
 def test_a_rejected_question_ends_all_agents(monkeypatch):
     order, totals = play(opened(monkeypatch), ["<question>Why?</question>"])
     assert order == ["proposer_0"]

@@ -82,6 +82,18 @@ def test_bad_options_are_refused(options):
     env.reset(options={"task": 0})
 
 
+@pytest.mark.parametrize("seed", [None, 77])
+def test_a_refused_reset_leaves_generator_and_episode(seed):
+    env, whole = tiny_solver(), tiny_solver()
+    assert env.reset(seed=5) == whole.reset(seed=5)
+    with pytest.raises(ConfigError):
+        env.reset(seed=seed, options={"task": 10**6})
+    assert env.play.key == whole.play.key
+    env.reset()
+    whole.reset()
+    assert env.play.key == whole.play.key
+
+
 @pytest.mark.parametrize("env_id", ENV_IDS)
 def test_a_failed_first_reset_does_no_lasting_harm(env_id):
     env = gym.make(env_id, prompt_set="compact", render_mode="ansi")

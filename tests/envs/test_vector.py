@@ -134,6 +134,19 @@ def test_bad_options_are_refused(options):
     assert len(env.reset(options={"task": 0})[0]) == 3
 
 
+@pytest.mark.parametrize("seed", [None, 77])
+def test_a_refused_reset_leaves_all_generators_and_episodes(seed):
+    env, whole = tiny_vector(), tiny_vector()
+    assert env.reset(seed=5)[0] == whole.reset(seed=5)[0]
+    before = env.plays
+    with pytest.raises(ConfigError):
+        env.reset(seed=seed, options={"task": [0, 0, 10**6]})
+    assert env.plays == before
+    env.reset()
+    whole.reset()
+    assert [play.key for play in env.plays] == [play.key for play in whole.plays]
+
+
 def test_a_step_makes_one_retrieval_call():
     retriever = FakeRetriever()
     env = tiny_vector(4, retriever=retriever)
