@@ -29,7 +29,8 @@ from ssp_env.envs.base import (
     read_options,
 )
 from ssp_env.envs.info import describe, transcript
-from ssp_env.envs.play import Play, Scenario, step
+from ssp_env.envs.play import Play, Scenario, items, step
+from ssp_env.errors import ConfigError
 from ssp_env.game import Game
 from ssp_env.types import Seed, Task
 
@@ -105,11 +106,13 @@ class TextVectorEnv(VectorEnv[Texts, Sequence[str], npt.NDArray[Any]]):
 
         Raises:
             ValueError: If the number of seeds, options or flags differs from ``num_envs``.
-            ConfigError: If the options are no mapping, one is unknown, or its item cannot be used.
+            ConfigError: If the options are no mapping, one is unknown, its item cannot be used, or there is nothing to
+                draw from when an ended episode is to be reset.
         """
         given = dict(read_options(options))
         members = np.flatnonzero(self._mask(given.pop("reset_mask", None))).tolist()
         seeds, choices = self._seeds(seed), self._options(given)
+        self._check_autoreset()
         opened = self._open({i: chosen(self._scenario, self.game, choices[i]) for i in members}, seeds)
         self._plays = [opened[i] if i in opened else self._plays[i] for i in range(self.num_envs)]
         self._steps = [0 if i in opened else self._steps[i] for i in range(self.num_envs)]
@@ -162,10 +165,18 @@ class TextVectorEnv(VectorEnv[Texts, Sequence[str], npt.NDArray[Any]]):
         last = self._max_steps is not None and self._steps[i] + 1 >= self._max_steps
         return replace(play, truncated=True) if last else play
 
-    def _open(self, items: Mapping[int, Seed | Task | None], seeds: Sequence[int | None]) -> dict[int, Play]:
+    def _check_autoreset(self) -> None:
+        if self._mode is not AutoresetMode.DISABLED and not items(self._scenario, self.game):
+            kind = "tasks" if self._scenario.role == "solver" else "seeds"
+            raise ConfigError(
+                f"expected {kind} to draw from when an episode ends, got none; pass {kind}='file.jsonl', or "
+                "autoreset_mode='Disabled' and options at every reset"
+            )
+
+    def _open(self, picked: Mapping[int, Seed | Task | None], seeds: Sequence[int | None]) -> dict[int, Play]:
         """Open episodes, all or none: only when all could be opened do their generators move on."""
-        rngs = {i: deepcopy(self._rngs[i]) if seeds[i] is None else np_random(seeds[i])[0] for i in items}
-        opened = {i: opening(self._scenario, self.game, rng=rngs[i], item=item) for i, item in items.items()}
+        rngs = {i: deepcopy(self._rngs[i]) if seeds[i] is None else np_random(seeds[i])[0] for i in picked}
+        opened = {i: opening(self._scenario, self.game, rng=rngs[i], item=item) for i, item in picked.items()}
         self._rngs = [rngs.get(i, rng) for i, rng in enumerate(self._rngs)]
         return opened
 

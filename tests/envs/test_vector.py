@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -145,6 +147,19 @@ def test_a_refused_reset_leaves_all_generators_and_episodes(seed):
     env.reset()
     whole.reset()
     assert [play.key for play in env.plays] == [play.key for play in whole.plays]
+
+
+@pytest.mark.parametrize("mode", ["NextStep", "SameStep"])
+def test_an_autoreset_with_nothing_to_draw_from_is_refused_at_the_reset(mode):
+    options = {"task": {"question": "Why?", "answers": ["x"]}}
+    game = replace(tiny_game(), tasks=())
+    env = TextVectorEnv(SolverScenario(), game, num_envs=2, autoreset_mode=mode)
+    for given in (options, None):
+        with pytest.raises(ConfigError, match="tasks='file.jsonl', or autoreset_mode='Disabled'"):
+            env.reset(seed=1, options=given)
+    by_hand = TextVectorEnv(SolverScenario(), game, num_envs=2, autoreset_mode="Disabled")
+    by_hand.reset(seed=1, options=options)
+    assert by_hand.step(["<answer>x</answer>", "<answer>y</answer>"])[1].tolist() == [1.0, 0.0]
 
 
 def test_a_step_makes_one_retrieval_call():
