@@ -40,11 +40,15 @@ AGENTS: dict[str, str | AgentFactory] = {"world-expert": "ssp_env.world.experts:
 
 
 class _Table(Generic[ValueT]):
-    """Values by canonical JSON, each built once, the least recently used dropped."""
+    """Values by canonical JSON, each built once, the least recently used dropped.
+
+    All tables share one lock: a game may build its agents, and an agent its games.
+    """
+
+    _lock = threading.RLock()
 
     def __init__(self) -> None:
         self._values: OrderedDict[str, ValueT] = OrderedDict()
-        self._lock = threading.RLock()
 
     def get(self, key: str, build: Callable[[], ValueT]) -> ValueT:
         with self._lock:
@@ -59,16 +63,16 @@ class _Table(Generic[ValueT]):
         with self._lock:
             self._values.clear()
 
-    def renew_lock(self) -> None:
+    @classmethod
+    def renew_lock(cls) -> None:
         """Replace a lock that a thread of the parent process may have held at the fork."""
-        self._lock = threading.RLock()
+        cls._lock = threading.RLock()
 
 
 _games: _Table[Game] = _Table()
 _agents: _Table[Agent] = _Table()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_games.renew_lock)
-    os.register_at_fork(after_in_child=_agents.renew_lock)
+    os.register_at_fork(after_in_child=_Table.renew_lock)
 
 
 def build_game(config: GameConfig | Mapping[str, object]) -> Game:

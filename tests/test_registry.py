@@ -88,6 +88,28 @@ def test_threads_build_one_game():
     assert len({id(game) for game in games}) == 1
 
 
+def test_an_agent_that_builds_a_game_and_a_game_that_builds_an_agent_do_not_block_each_other(monkeypatch):
+    game_started, rules = threading.Event(), registry.game_rules
+    monkeypatch.setattr(registry, "game_rules", lambda spec: game_started.set() or rules(spec))
+
+    def make_agent_after_a_game():
+        game_started.wait(timeout=0.5)
+        build_game({})
+        return make_yes_agent()
+
+    register_agent("with-game", make_agent_after_a_game)
+    register_agent("plain", make_yes_agent)
+    threads = [
+        threading.Thread(target=build_agent, args=("with-game",), daemon=True),
+        threading.Thread(target=build_game, args=({"reader": {"agent": "plain"}},), daemon=True),
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=20)
+    assert not any(thread.is_alive() for thread in threads)
+
+
 def test_old_entries_are_dropped(monkeypatch):
     monkeypatch.setattr(registry, "MAX_ENTRIES", 2)
     first = build_game({"corpus": {"world": {"seed": 1}}})
