@@ -16,6 +16,9 @@ from typing import NoReturn, TypeGuard, TypeVar
 from ssp_env.errors import ConfigError
 from ssp_env.types import Seed, Task
 
+MAX_SEARCHES = 1000
+"""The most searches that a seed may demand."""
+
 ItemT = TypeVar("ItemT", Seed, Task)
 
 
@@ -47,7 +50,7 @@ def task_from_row(row: Mapping[str, object], *, default_id: str = "0") -> Task:
     answers = _texts(row, ("answers", "golden_answers", "answer"))
     kind = row.get("kind", "")
     if not _is_text(kind):
-        raise ConfigError(f"expected a string for 'kind', got {kind!r}; correct it")
+        raise ConfigError(f"expected a string for 'kind', got {shown(kind)}; correct it")
     return Task(id=_id(row, default_id), question=question, answers=answers, kind=kind)
 
 
@@ -55,14 +58,23 @@ def seed_from_row(row: Mapping[str, object], *, default_id: str = "0") -> Seed:
     """Return a seed from plain JSON.
 
     Raises:
-        ConfigError: If the answer is missing, empty or of the wrong type, or the number of searches is not positive.
+        ConfigError: If the answer is missing, empty or of the wrong type, or it demands not 1 to 1000 searches.
     """
     answer, *others = _texts(row, ("answer", "ground_truth"))
     aliases = _texts(row, ("aliases",)) if row.get("aliases") else ()
     n_searches = row.get("n_searches", row.get("search_turns", Seed.__dataclass_fields__["n_searches"].default))
-    if not isinstance(n_searches, int) or isinstance(n_searches, bool) or n_searches < 1:
-        raise ConfigError(f"expected a positive whole number for 'n_searches', got {n_searches!r}; correct it")
+    if not isinstance(n_searches, int) or isinstance(n_searches, bool) or not 1 <= n_searches <= MAX_SEARCHES:
+        got = shown(n_searches)
+        raise ConfigError(f"expected a whole number of 1 to {MAX_SEARCHES} for 'n_searches', got {got}; correct it")
     return Seed(id=_id(row, default_id), answer=answer, aliases=(*others, *aliases), n_searches=n_searches)
+
+
+def shown(value: object) -> str:
+    """Return the start of a value's ``repr``, for messages; numbers that Python refuses to write out are described."""
+    try:
+        return f"{value!r:.80}"
+    except ValueError:
+        return f"{type(value).__name__} with too many digits to show"
 
 
 def _read(path: Path, convert: Callable[..., ItemT]) -> list[ItemT]:
@@ -105,9 +117,13 @@ def _parse(line: bytes, where: str) -> object:
 
 def _id(row: Mapping[str, object], default: str) -> str:
     value = next((row[key] for key in ("id", "qid") if key in row), default)
-    if isinstance(value, bool) or not (isinstance(value, int) or (_is_text(value) and value)):
-        raise ConfigError(f"expected a string or whole number for 'id', got {value!r}; correct it")
-    return str(value)
+    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() <= 512:
+        return str(value)
+    if not _is_text(value) or not value:
+        raise ConfigError(
+            f"expected a string or a whole number of at most 512 bits for 'id', got {shown(value)}; correct it"
+        )
+    return value
 
 
 def _text(row: Mapping[str, object], keys: tuple[str, ...]) -> str:
@@ -129,5 +145,5 @@ def _is_text(value: object) -> TypeGuard[str]:
 
 def _refuse(keys: tuple[str, ...], value: object) -> NoReturn:
     raise ConfigError(
-        f"expected non-empty text for {' or '.join(map(repr, keys))}, got {value!r}; fill it or drop the row"
+        f"expected non-empty text for {' or '.join(map(repr, keys))}, got {shown(value)}; fill it or drop the row"
     )

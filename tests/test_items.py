@@ -52,6 +52,8 @@ def test_seed_shapes(row, seed):
         {"question": "q?", "answers": ["a", "\ud800"]},
         {"question": "q?", "answer": "a", "id": "\ud800"},
         {"question": "q?", "answer": "a", "kind": "\ud800"},
+        {"question": "q?", "answer": "a", "id": 10**5000},
+        {"question": "q?", "answer": [10**5000]},
     ],
 )
 def test_bad_tasks_are_refused(row):
@@ -60,7 +62,15 @@ def test_bad_tasks_are_refused(row):
 
 
 @pytest.mark.parametrize(
-    "row", [{}, {"answer": None}, {"answer": "a", "n_searches": 0}, {"answer": "a", "aliases": "  "}]
+    "row",
+    [
+        {},
+        {"answer": None},
+        {"answer": "a", "n_searches": 0},
+        {"answer": "a", "n_searches": 10**5000},
+        {"answer": "a", "n_searches": -(10**5000)},
+        {"answer": "a", "aliases": "  "},
+    ],
 )
 def test_bad_seeds_are_refused(row):
     with pytest.raises(ConfigError, match="expected"):

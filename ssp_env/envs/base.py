@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import gymnasium
@@ -14,7 +15,7 @@ from ssp_env.envs.play import Play, Scenario, items, start, step
 from ssp_env.episode import Limits
 from ssp_env.errors import ConfigError
 from ssp_env.game import Game
-from ssp_env.items import seed_from_row, task_from_row
+from ssp_env.items import seed_from_row, shown, task_from_row
 from ssp_env.spaces import FreeText
 from ssp_env.types import Seed, Task
 
@@ -68,7 +69,7 @@ class TextEnv(gymnasium.Env[str, str]):
         Args:
             seed: Seeds the environment's generator.
             options: ``{"task": ...}`` (solver) or ``{"seed": ...}`` (the others) chooses the item: its index, a
-                record, or its plain JSON row.
+                record, or its plain JSON row; records are checked as rows are.
 
         Raises:
             ConfigError: If the options are no mapping, one is unknown, or its item cannot be used.
@@ -123,7 +124,7 @@ def read_options(options: Mapping[str, object] | None) -> Mapping[str, object]:
     if options is None:
         return {}
     if not isinstance(options, Mapping):
-        raise ConfigError(f"expected reset options as a mapping, got {options!r:.80}; pass a dict, or leave them out")
+        raise ConfigError(f"expected reset options as a mapping, got {shown(options)}; pass a dict, or leave them out")
     return options
 
 
@@ -140,11 +141,11 @@ def chosen(scenario: Scenario, game: Game, options: Mapping[str, object] | None)
     drawn, value = items(scenario, game), given.get(name)
     if value is None and not drawn:
         raise ConfigError(f"expected {name}s to draw from, got none; pass {name}s='file.jsonl', or one in options")
-    if value is None or isinstance(value, kind):
-        return value
-    if isinstance(value, Mapping):
-        return convert(value)
+    if value is None:
+        return None
+    if isinstance(value, kind | Mapping):
+        return convert(asdict(value) if isinstance(value, Task | Seed) else value)
     if isinstance(value, int | np.integer) and not isinstance(value, bool) and 0 <= value < len(drawn):
         return drawn[int(value)]
     wanted = f"an index below {len(drawn)}, a {kind.__name__} or its row"
-    raise ConfigError(f"expected {wanted} for {name!r}, got {value!r}; pass one of these")
+    raise ConfigError(f"expected {wanted} for {name!r}, got {shown(value)}; pass one of these")

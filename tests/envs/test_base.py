@@ -10,9 +10,10 @@ import pytest
 from gymnasium.error import ResetNeeded
 
 from ssp_env.envs.base import TextEnv
+from ssp_env.envs.selfplay import SelfPlayScenario
 from ssp_env.envs.solver import SolverScenario
 from ssp_env.errors import ConfigError
-from ssp_env.types import Task
+from ssp_env.types import Seed, Task
 from tests.fakes import tiny_game
 
 ENV_IDS = ("SearchSolver-v0", "SearchProposer-v0", "SearchSelfPlay-v0")
@@ -67,6 +68,13 @@ def test_options_choose_by_index():
         {"task": False},
         {"task": np.True_},
         {"task": {"question": "q"}},
+        {"task": 10**5000},
+        {"task": Task("1", None, ("x",))},
+        {"task": Task("1", "q \ud800", ("x",))},
+        {"task": Task("1", "q", ())},
+        {"task": Task("1", "q", (3,))},
+        {"task": Task(float("nan"), "q", ("x",))},
+        {"task": Seed("1", "x")},
         {"seed": 1},
         5,
         0,
@@ -80,6 +88,22 @@ def test_bad_options_are_refused(options):
     with pytest.raises(ConfigError, match="expected"):
         env.reset(options=options)
     env.reset(options={"task": 0})
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [Seed("1", None), Seed("1", ""), Seed("1", "x", ("",)), Seed("1", "x", (), 0), Seed("1", "x", (), 10**5000)],
+)
+def test_bad_seed_records_are_refused(seed):
+    with pytest.raises(ConfigError, match="expected"):
+        TextEnv(SelfPlayScenario(), tiny_game()).reset(options={"seed": seed})
+
+
+def test_one_text_in_a_record_is_one_answer():
+    env = tiny_solver()
+    env.reset(options={"task": Task("1", "q", "Paris")})
+    assert env.play.item == Task("1", "q", ("Paris",))
+    assert env.step("<answer>Paris</answer>")[1] == 1.0
 
 
 @pytest.mark.parametrize("seed", [None, 77])
