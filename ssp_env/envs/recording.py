@@ -8,7 +8,8 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from typing import Any, BinaryIO
+from io import FileIO
+from typing import Any
 
 import gymnasium
 from gymnasium.utils import RecordConstructorArgs
@@ -25,8 +26,8 @@ _BLOCK_BYTES = 65_536
 class RecordEpisodes(gymnasium.Wrapper[str, str, str, str], RecordConstructorArgs):
     """Appends every ended episode to a JSON Lines file; one that is reset before its end is not written.
 
-    Several environments and processes of one machine may share a file. A half line that a kill left is cut off before
-    the next one is written.
+    Several environments and processes of one machine may share a file. Before the next line is written, a half line
+    that a kill left is cut off, and a whole one without its line feed is given one.
 
     ```python
     env = ssp_env.RecordEpisodes(gymnasium.make("SearchSelfPlay-v0"), "episodes.jsonl")
@@ -98,25 +99,47 @@ def _text(path: str | os.PathLike[str]) -> str:
 
 
 def _append(path: str, line: bytes) -> None:
-    """Cut off a half line and append a whole one, or nothing, while no other process does so."""
+    """Mend the end of the file and append a whole line, or nothing, while no other process does so."""
     try:
-        with open(path, "a+b") as file:
+        with open(path, "a+b", buffering=0) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             end = _end(file)
             file.seek(end)
-            if not _HEAD.startswith(file.read(len(_HEAD))):
+            if not _HEAD.startswith(head := file.read(len(_HEAD))):
                 raise ConfigError(
                     f"expected lines of recorded episodes in {path!r}, got an unfinished line of something else; "
                     "end it with a line feed, or name another file"
                 )
-            file.truncate(end)
-            file.write(line)
+            if _is_json(head + file.read()):
+                _write(file, b"\n" + line)
+            else:
+                file.truncate(end)
+                _write(file, line)
     except (OSError, ValueError) as error:
         got, remedy = f"{path!r} ({error})", "make room or its folder, or name another"
         raise ConfigError(f"expected a file to append to, got {got}; {remedy}") from error
 
 
-def _end(file: BinaryIO) -> int:
+def _write(file: FileIO, data: bytes) -> None:
+    """Append all of the data; where that fails, cut the file back."""
+    end = file.seek(0, os.SEEK_END)
+    try:
+        while data:
+            data = data[file.write(data) :]
+    except OSError:
+        file.truncate(end)
+        raise
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return True
+
+
+def _end(file: FileIO) -> int:
     """Return where the last whole line ends."""
     end = file.seek(0, os.SEEK_END)
     while end > 0:

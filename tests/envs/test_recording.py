@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import resource
+import signal
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -106,12 +108,33 @@ def test_a_file_cut_anywhere_is_taken_up_at_its_last_whole_line(tmp_path):
     for size in (0, 1, 2, 20, 1000, first - 1, first, first + 1, first + 70_000, len(whole) - 1, len(whole)):
         path.write_bytes(whole[:size])
         RecordEpisodes(gym.make("SearchSolver-v0"), path)
-        kept = {0: b"", 1: whole[:first], 2: whole}[whole[:size].count(b"\n")]
+        kept = {0: b"", 1: whole[:first], 2: whole}[(whole[:size] + b"\n").count(b"}\n")]
         assert path.read_bytes() == kept
     path.write_bytes(whole[:-5])
     env.reset(seed=1)
     env.step(f"<answer>{'é' * 20_000}</answer>")
     assert path.read_bytes() == whole
+
+
+def test_a_line_that_finds_no_room_leaves_no_part_of_itself(tmp_path):
+    path = tmp_path / "e.jsonl"
+    env = solve(path)
+    first = path.read_bytes()
+    path.write_bytes(first[:-1])
+    env.reset(seed=1)
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(first) + 5000, limit[1]))
+    try:
+        with pytest.raises(ConfigError, match="make room"):
+            env.step(f"<answer>{'x' * 20_000}</answer>")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert path.read_bytes() == first[:-1]
+    env.reset(seed=0)
+    env.step("<answer>é</answer>")
+    assert path.read_bytes() == first * 2
 
 
 def test_environments_share_a_file(tmp_path):
