@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -63,6 +63,7 @@ class TextVectorEnv(VectorEnv[Texts, Sequence[str], npt.NDArray[Any]]):
 
         ``max_episode_steps`` truncates as Gymnasium's ``TimeLimit`` does for a single environment: the episode is left
         as it is, unjudged and unpaid; -1 is no limit. The game's own limit is the rule ``max_turns``, which settles it.
+        ``autoreset_mode`` may be the enum too, but only a spec with its text can be written as JSON.
 
         Raises:
             ValueError: If a number is not positive or the mode is unknown.
@@ -70,7 +71,7 @@ class TextVectorEnv(VectorEnv[Texts, Sequence[str], npt.NDArray[Any]]):
         mode = _mode(autoreset_mode)
         limit = None if max_episode_steps == -1 else max_episode_steps
         for name, number in (("num_envs", num_envs), ("max_episode_steps", 1 if limit is None else limit)):
-            if not isinstance(number, int | np.integer) or number < 1:
+            if not _is_whole(number) or number < 1:
                 raise ValueError(f"expected a positive whole number as {name}, got {number!r}; change it")
         self.num_envs = num_envs
         self.render_mode = check_render_mode(render_mode)
@@ -105,7 +106,7 @@ class TextVectorEnv(VectorEnv[Texts, Sequence[str], npt.NDArray[Any]]):
                 a boolean array, shape ``(num_envs,)``.
 
         Raises:
-            ValueError: If the number of seeds, options or flags differs from ``num_envs``.
+            ValueError: If seeds are no whole numbers, or if not ``num_envs`` seeds, options or flags are given.
             ConfigError: If the options are no mapping, one is unknown, its item cannot be used, or there is nothing to
                 draw from when an ended episode is to be reset.
         """
@@ -127,11 +128,11 @@ class TextVectorEnv(VectorEnv[Texts, Sequence[str], npt.NDArray[Any]]):
         Raises:
             ResetNeeded: If an episode is over and the mode is ``"Disabled"``.
             TypeError: If an action is not a string.
-            ValueError: If the number of actions is not ``num_envs``.
+            ValueError: If the actions are no sequence, or their number is not ``num_envs``.
             SSPError: If something on our side failed; nothing has happened and the same step may be repeated.
         """
         plays = self.plays
-        if isinstance(actions, str) or len(actions) != self.num_envs:
+        if not _is_list(actions) or len(actions) != self.num_envs:
             raise ValueError(f"expected {self.num_envs} actions, got {actions!r:.80}; pass one string per episode")
         over = [i for i, play in enumerate(plays) if play.over and self._mode is AutoresetMode.NEXT_STEP]
         going = [i for i in range(self.num_envs) if i not in over]
@@ -195,13 +196,15 @@ class TextVectorEnv(VectorEnv[Texts, Sequence[str], npt.NDArray[Any]]):
             raise ResetNeeded("expected a full reset first, got a reset_mask; call reset without it")
         return flags
 
-    def _seeds(self, seed: int | Sequence[int | None] | None) -> list[int | None]:
+    def _seeds(self, seed: object) -> list[int | None]:
         if seed is None:
             return [None] * self.num_envs
-        seeds = [int(seed) + i for i in range(self.num_envs)] if isinstance(seed, int | np.integer) else list(seed)
+        seeds = [int(seed) + i for i in range(self.num_envs)] if _is_whole(seed) else seed
+        if not _is_list(seeds) or not all(s is None or _is_whole(s) for s in seeds):
+            raise ValueError(f"expected whole numbers as seed, got {seed!r:.80}; pass one, or one per episode")
         if len(seeds) != self.num_envs:
             raise ValueError(f"expected {self.num_envs} seeds, got {len(seeds)}; pass one per episode")
-        return list(seeds)
+        return [int(s) if _is_whole(s) else None for s in seeds]
 
     def _options(self, given: Mapping[str, object]) -> list[dict[str, object]]:
         for name, value in given.items():
@@ -213,6 +216,16 @@ class TextVectorEnv(VectorEnv[Texts, Sequence[str], npt.NDArray[Any]]):
             {name: value[i] if isinstance(value, list) else value for name, value in given.items()}
             for i in range(self.num_envs)
         ]
+
+
+def _is_whole(value: object) -> TypeGuard[int | np.integer]:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _is_list(values: object) -> TypeGuard[Sequence[object]]:
+    """Whether these are values in order, and no text."""
+    one_axis = isinstance(values, np.ndarray) and values.ndim == 1
+    return one_axis or (isinstance(values, Sequence) and not isinstance(values, str | bytes))
 
 
 def _mode(value: str | AutoresetMode) -> AutoresetMode:

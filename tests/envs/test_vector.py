@@ -7,6 +7,7 @@ from dataclasses import replace
 import gymnasium as gym
 import numpy as np
 import pytest
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.error import ResetNeeded
 from gymnasium.vector import AutoresetMode
 
@@ -125,6 +126,7 @@ def test_a_vector_spec_makes_the_same_environment_again(mode):
     env = gym.make_vec("SearchSolver-v0", num_envs=3, autoreset_mode=mode, max_episode_steps=2)
     again = gym.make_vec(env.spec)
     assert (again.num_envs, again.metadata) == (3, env.metadata)
+    assert mode is AutoresetMode.DISABLED or EnvSpec.from_json(env.spec.to_json()) == env.spec
     assert again.reset(seed=1)[0] == env.reset(seed=1)[0]
 
 
@@ -220,12 +222,18 @@ def test_one_seed_each():
     first, _ = env.reset(seed=[5, 5, 6])
     assert first[0] == first[1]
     assert env.reset(seed=[None, 5, None])[0][1] == first[1]
+    assert env.reset(seed=np.array([5, 5, 6]))[0] == first
 
 
 @pytest.mark.parametrize(
     ("call", "error"),
     [
         (lambda env: env.reset(seed=[1]), ValueError),
+        (lambda env: env.reset(seed=1.5), ValueError),
+        (lambda env: env.reset(seed="12"), ValueError),
+        (lambda env: env.reset(seed=True), ValueError),
+        (lambda env: env.reset(seed=[1, 1.5]), ValueError),
+        (lambda env: env.reset(seed=np.array([1.0, 2.0])), ValueError),
         (lambda env: env.reset(options={"task": [0]}), ValueError),
         (lambda env: env.reset(options={"tsak": 0}), ConfigError),
         (lambda env: env.reset(options={"reset_mask": [True, False]}), ValueError),
@@ -233,6 +241,10 @@ def test_one_seed_each():
         (lambda env: env.step(["x", "y"]), ResetNeeded),
         (lambda env: (env.reset(seed=0), env.step(["x"])), ValueError),
         (lambda env: (env.reset(seed=0), env.step("xy")), ValueError),
+        (lambda env: (env.reset(seed=0), env.step(None)), ValueError),
+        (lambda env: (env.reset(seed=0), env.step({0: "x", 1: "y"})), ValueError),
+        (lambda env: (env.reset(seed=0), env.step(iter("xy"))), ValueError),
+        (lambda env: (env.reset(seed=0), env.step(np.array("x"))), ValueError),
         (lambda env: (env.reset(seed=0), env.step(["x", 3])), TypeError),
     ],
 )
@@ -242,10 +254,18 @@ def test_misuse_is_refused(call, error):
 
 
 @pytest.mark.parametrize(
-    "parts", [{"num_envs": 0}, {"max_episode_steps": 0}, {"max_episode_steps": "2"}, {"autoreset_mode": "Never"}]
+    "parts",
+    [
+        {"num_envs": 0},
+        {"num_envs": True},
+        {"max_episode_steps": 0},
+        {"max_episode_steps": True},
+        {"max_episode_steps": "2"},
+        {"autoreset_mode": "Never"},
+    ],
 )
 def test_bad_construction_is_refused(parts):
-    with pytest.raises(ValueError, match="expected .* got (0|'2'|'Never'); (change it|name one)"):
+    with pytest.raises(ValueError, match="expected .* got (0|True|'2'|'Never'); (change it|name one)"):
         TextVectorEnv(SolverScenario(), tiny_game(), **parts)
 
 
