@@ -123,7 +123,8 @@ def _mismatch_message(folder: Path, manifest: Mapping[str, object], wanted: Mapp
     key = next(k for k, v in wanted.items() if k not in manifest or manifest[k] != v)
     return (
         f"expected {key} {wanted[key]!r} in {folder}, got {manifest.get(key)!r}: it was made from something else; "
-        f"delete {folder}, or build it anew: rebuild=True, or --rebuild of ssp corpus build and ssp index build"
+        f"delete {folder}, or build it anew: the retriever's setting rebuild=True, or --rebuild of ssp corpus build "
+        "and ssp index build"
     )
 
 

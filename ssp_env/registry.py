@@ -2,7 +2,7 @@
 
 Environments are configured with plain JSON, so that ``env.spec`` can be written down and rebuilt anywhere; indexes and
 models, which cannot, live here. Both tables keep the 32 entries used last. They are safe to use from threads and after
-a fork. A file that changes on disk is read again only after ``clear``.
+a fork. When a file that a game names has changed on disk, the game is built anew.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
@@ -76,7 +76,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def build_game(config: GameConfig | Mapping[str, object]) -> Game:
-    """Return the game of a configuration; equal configurations share one game in a process.
+    """Return the game of a configuration; equal ones share a game in a process, as long as their files are the same.
 
     Raises:
         ConfigError: If the configuration cannot be used.
@@ -85,7 +85,19 @@ def build_game(config: GameConfig | Mapping[str, object]) -> Game:
         ImportError: If an optional package is missing.
     """
     full = complete(config)
-    return _games.get(canonical(full), lambda: _build(full))
+    stamps = [(path, (found := os.stat(path)).st_size, found.st_mtime_ns) for path in sorted(set(_files(full)))]
+    return _games.get(canonical([full, stamps]), lambda: _build(full))
+
+
+def _files(value: object) -> Iterator[str]:
+    """Yield the files that a completed configuration names, at any depth."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list):
+        for part in value:
+            yield from _files(part)
+    elif isinstance(value, str) and os.path.isabs(value) and os.path.isfile(value):
+        yield value
 
 
 def register_agent(name: str, factory: AgentFactory) -> None:

@@ -78,6 +78,21 @@ def test_tasks_and_seeds_of_a_world_are_drawn_when_they_are_needed(monkeypatch):
     assert draws == [200]
 
 
+def test_a_game_whose_files_have_changed_is_built_anew(corpus, tmp_path):
+    tasks = tmp_path / "t.jsonl"
+    config = {"corpus": corpus, "tasks": str(tasks), "reader": "policy"}
+    games = []
+    for question in ("first?", "first?", "second and longer?"):
+        tasks.write_text(json.dumps({"question": question, "answer": "Thing 1"}) + "\n")
+        os.utime(tasks, ns=(0, len(question)))
+        games.append(build_game(config))
+    assert games[0] is games[1]
+    assert [game.tasks[0].question for game in games[1:]] == ["first?", "second and longer?"]
+    tasks.write_text("no json\n")
+    with pytest.raises(ConfigError, match="t.jsonl"):
+        build_game(config)
+
+
 def test_threads_build_one_game():
     games = []
     threads = [threading.Thread(target=lambda: games.append(build_game({}))) for _ in range(8)]
