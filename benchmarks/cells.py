@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,11 +47,13 @@ class _Running:
 
     def has_ended(self, flags: int = os.WNOHANG) -> bool:
         """Return whether the process has ended; if so, note its exit code and processor time."""
-        pid, status, usage = os.wait4(self.process.pid, flags)
-        if pid:
+        if self.process.returncode is None:
+            pid, status, usage = os.wait4(self.process.pid, flags)
+            if not pid:
+                return False
             self.process.returncode = os.waitstatus_to_exitcode(status)
             self.cpu_s = usage.ru_utime + usage.ru_stime
-        return bool(pid)
+        return True
 
 
 def read_result(work: Path, cell: Cell) -> Result | None:
@@ -64,19 +66,24 @@ def read_result(work: Path, cell: Cell) -> Result | None:
     if not (folder / "done.json").exists():
         return None
     try:
-        lines = tuple(json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text("utf-8").splitlines())
-        attempts = [json.loads(line) for line in (folder / "attempts.jsonl").read_text("utf-8").splitlines()]
+        lines = _lines(folder / "run" / "metrics.jsonl")
+        if not is_complete(lines, cell.n_rounds):
+            raise ValueError(f"metrics.jsonl without an evaluated round {cell.n_rounds} at its end")
+        attempts = _lines(folder / "attempts.jsonl")
         commits = tuple(sorted({str(attempt["commit"]) for attempt in attempts}))
         wall_s, cpu_s = (sum(attempt[name] for attempt in attempts) for name in ("wall_s", "cpu_s"))
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise RunError(
             f"expected a complete run in {folder}, got {error!r}; delete this folder to run it anew"
         ) from error
-    return Result(cell, lines, wall_s, cpu_s, commits)
+    return Result(cell, tuple(lines), wall_s, cpu_s, commits)
 
 
 def run_cells(work: Path, cells: Sequence[Cell], *, n_processes: int, say: Say, script: Path = TRAIN) -> list[Cell]:
-    """Run the cells that are not complete and return those that failed; Ctrl-C lets runs write a checkpoint first."""
+    """Run the cells that are not complete and return those that failed.
+
+    Ctrl-C, and whatever else ends this, lets the runs write a checkpoint first.
+    """
     waiting = [cell for cell in cells if read_result(work, cell) is None]
     finished = [r.wall_s for cell in cells if (r := read_result(work, cell)) is not None]
     running: list[_Running] = []
@@ -89,15 +96,18 @@ def run_cells(work: Path, cells: Sequence[Cell], *, n_processes: int, say: Say, 
             for ended in [r for r in running if r.has_ended()]:
                 running.remove(ended)
                 wall_s = time.monotonic() - ended.started
-                if _end(work, ended, wall_s):
+                if done := _end(work, ended, wall_s):
                     finished.append(wall_s)
                 else:
                     failed.append(ended.cell)
-                say(_progress(work, ended, len(waiting), running, finished, n_processes))
+                state = "done" if done else f"failed (see {work / ended.cell.key / 'log.txt'})"
+                name = f"{ended.cell.key} seed {ended.cell.seed}"
+                say(f"{name}: {state}; {_left(len(waiting), running, finished, n_processes)}")
     except KeyboardInterrupt:
         say("Stopping: each run finishes its round and keeps a checkpoint. Start again to go on.")
-        _stop(work, running)
         raise
+    finally:
+        _stop(work, running)
     return failed
 
 
@@ -106,7 +116,8 @@ def _stop(work: Path, running: Sequence[_Running]) -> None:
     before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         for run in running:
-            run.process.send_signal(signal.SIGINT)
+            if not run.has_ended():
+                os.kill(run.process.pid, signal.SIGINT)
         for run in running:
             run.has_ended(flags=0)
             _end(work, run, time.monotonic() - run.started)
@@ -115,9 +126,11 @@ def _stop(work: Path, running: Sequence[_Running]) -> None:
             signal.signal(number, handler)
 
 
-def is_complete(lines: Sequence[dict[str, object]], n_rounds: int) -> bool:
-    """Return whether the last round was played and examined."""
-    return bool(lines) and lines[-1]["round"] == n_rounds and any(key.startswith("held_out/") for key in lines[-1])
+def is_complete(lines: Sequence[Mapping[str, object]], n_rounds: int) -> bool:
+    """Return whether these are lines of rounds, of which the last was played and examined."""
+    if not lines or not all("round" in line for line in lines):
+        return False
+    return lines[-1]["round"] == n_rounds and any(key.startswith("held_out/") for key in lines[-1])
 
 
 def _start(work: Path, cell: Cell, script: Path) -> _Running:
@@ -146,23 +159,29 @@ def _end(work: Path, ended: _Running, wall_s: float) -> bool:
         took = {"wall_s": round(wall_s, 1), "cpu_s": round(ended.cpu_s, 2)}
         attempt = {**took, "exit_code": ended.process.returncode, "commit": ended.commit}
         file.write(json.dumps(attempt) + "\n")
-    metrics = folder / "run" / "metrics.jsonl"
-    lines = [json.loads(line) for line in metrics.read_text("utf-8").splitlines()] if metrics.exists() else []
-    if ended.process.returncode or not is_complete(lines, ended.cell.n_rounds):
+    if ended.process.returncode:
         return False
-    write_json(folder / "done.json", {"round": lines[-1]["round"]})
-    return True
+    try:
+        lines = _lines(folder / "run" / "metrics.jsonl")
+    except (OSError, ValueError):
+        return False
+    if done := is_complete(lines, ended.cell.n_rounds):
+        write_json(folder / "done.json", {"round": ended.cell.n_rounds})
+    return done
 
 
-def _progress(
-    work: Path, ended: _Running, n_waiting: int, running: Sequence[_Running], finished: Sequence[float], n: int
-) -> str:
-    name = f"{ended.cell.key} seed {ended.cell.seed}"
-    state = "done" if read_result(work, ended.cell) else f"failed (see {work / ended.cell.key / 'log.txt'})"
+def _lines(path: Path) -> list[dict[str, object]]:
+    lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    if wrong := [line for line in lines if not isinstance(line, dict)]:
+        raise ValueError(f"a line with {wrong[0]!r} in {path.name}")
+    return lines
+
+
+def _left(n_waiting: int, running: Sequence[_Running], finished: Sequence[float], n: int) -> str:
     left = n_waiting + len(running)
     if not finished:
-        return f"{name}: {state}; {left} left"
+        return f"{left} left"
     mean_s = sum(finished) / len(finished)
     spent_s = sum(time.monotonic() - r.started for r in running)
     eta_min = max(left * mean_s - spent_s, 0.0) / n / 60
-    return f"{name}: {state}; {left} left, about {eta_min:.0f} min ({mean_s / 60:.1f} min a cell, {n} at a time)"
+    return f"{left} left, about {eta_min:.0f} min ({mean_s / 60:.1f} min a cell, {n} at a time)"

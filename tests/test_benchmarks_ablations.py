@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import threading
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks import cells as cells_module
 from benchmarks import learning_curve
 from benchmarks.ablation_report import accuracy, draw, group_figures
 from benchmarks.arms import Cell, cell, merged, read_arms
@@ -227,7 +229,10 @@ def test_failed_runs_are_told_and_resumed_and_complete_ones_are_not_run_again(sm
 
 @pytest.mark.parametrize(("name", "change"), [
     ("attempts.jsonl", lambda text: text.replace("cpu_s", "x")), ("run/metrics.jsonl", lambda text: text[:-9]),
-    ("run/metrics.jsonl", None),
+    ("attempts.jsonl", lambda text: "null\n"),
+    ("attempts.jsonl", lambda text: re.sub(r'"wall_s": [0-9.]+', '"wall_s": "a"', text)),
+    ("run/metrics.jsonl", None), ("run/metrics.jsonl", lambda text: ""), ("run/metrics.jsonl", lambda text: "[1]\n"),
+    ("run/metrics.jsonl", lambda text: text + "{}\n"), ("run/metrics.jsonl", lambda text: f"[1]\n{text}"),
 ])  # fmt: skip
 def test_a_damaged_run_is_named(small, tmp_path, name, change, capsys):
     script, work = tmp_path / "train.py", tmp_path / "work"
@@ -242,6 +247,57 @@ def test_a_damaged_run_is_named(small, tmp_path, name, change, capsys):
         read_result(work, damaged)
     assert main(["--file", str(small), "--work", str(work), "--arms", "play", "--dry-run"]) == 2
     assert "delete this folder" in capsys.readouterr().err
+
+
+def attempts(work, c):
+    return [json.loads(line) for line in (work / c.key / "attempts.jsonl").read_text().splitlines()]
+
+
+def test_a_run_killed_while_it_wrote_a_line_has_failed_and_the_others_go_on(small, tmp_path):
+    script, work = tmp_path / "train.py", tmp_path / "work"
+    killed = """file.write('{"round": 1, "he'); file.flush(); __import__("os").kill(__import__("os").getpid(), 9)"""
+    script.write_text(SCRIPT.replace("sys.exit(1)", killed))
+    failed, cells, said = run(read_arms(small), work, script)
+    assert failed == cells[2:] and [read_result(work, c) is None for c in cells] == [False, False, True, True]
+    assert attempts(work, cells[2])[0]["exit_code"] == -signal.SIGKILL
+    assert sum("failed (see" in line and "log.txt" in line for line in said) == 2
+    script.write_text(SCRIPT.replace("sys.exit(1)", """file.write('{"round": 1, "he'); sys.exit()"""))
+    assert run(read_arms(small), tmp_path / "again", script)[0] == cells[2:]
+
+
+def test_an_interruption_when_a_run_has_just_ended_notes_its_attempt(small, tmp_path, monkeypatch):
+    script, work = tmp_path / "train.py", tmp_path / "work"
+    script.write_text("")
+    cells = [cell(read_arms(small), "play", seed) for seed in (0, 1)]
+
+    def interrupted_when_all_have_ended(_):
+        for run in runs:
+            os.waitid(os.P_PID, run.process.pid, os.WEXITED | os.WNOWAIT)
+        raise KeyboardInterrupt
+
+    runs, start = [], cells_module._start
+    monkeypatch.setattr(cells_module.time, "sleep", interrupted_when_all_have_ended)
+    monkeypatch.setattr(cells_module, "_start", lambda *a: runs.append(start(*a)) or runs[-1])
+    with pytest.raises(KeyboardInterrupt):
+        run_cells(work, cells, n_processes=2, say=lambda _: None, script=script)
+    assert [attempts(work, c)[0]["exit_code"] for c in cells] == [0, 0]
+
+
+def test_whatever_ends_the_driver_the_other_runs_are_stopped_and_noted(small, tmp_path):
+    script, work = tmp_path / "train.py", tmp_path / "work"
+    script.write_text(
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGINT, signal.SIG_DFL)\n"
+        "sys.argv[sys.argv.index('--seed') + 1] == '1' or time.sleep(60)\n"
+    )
+    cells = [cell(read_arms(small), "play", seed) for seed in (0, 1)]
+
+    def broken(_):
+        raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        run_cells(work, cells, n_processes=2, say=broken, script=script)
+    assert [attempts(work, c)[0]["exit_code"] for c in cells] == [-signal.SIGINT, 0]
 
 
 def test_a_second_signal_does_not_lose_what_a_run_took(small, tmp_path):
@@ -274,7 +330,7 @@ def test_a_second_signal_does_not_lose_what_a_run_took(small, tmp_path):
         run_cells(work, only, n_processes=1, say=lambda _: None, script=script)
     assert (work / only[0].key / "log.txt").read_text() == "ended by itself\n"
     (attempt,) = (work / only[0].key / "attempts.jsonl").read_text().splitlines()
-    assert json.loads(attempt)["wall_s"] > 0
+    assert json.loads(attempt)["cpu_s"] > 0
     assert signal.getsignal(signal.SIGINT) is handler
 
 
