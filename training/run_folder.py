@@ -90,10 +90,14 @@ class RunFolder:
                     f"expected the configuration of the run in {path}, got other values of {changed}; "
                     "leave these flags out, or name another --out"
                 )
-            write_json(path / "config.json", config)
             last = _last_checkpoint(path)
+            lengths = dict(last.state["logs"]) if last else dict.fromkeys(LOGS, 0)  # type: ignore[call-overload]
+            for log in LOGS:
+                _require_log(path / log, lengths[log])
+            _metrics(path / LOGS[0], lengths[LOGS[0]])
+            write_json(path / "config.json", config)
             folder = cls(path, lock, last)
-            folder._rewind(dict(last.state["logs"]) if last else dict.fromkeys(LOGS, 0))  # type: ignore[call-overload]
+            folder._rewind(lengths)
         return folder
 
     @property
@@ -135,9 +139,7 @@ class RunFolder:
         Raises:
             RunError: If a line is damaged.
         """
-        file = self.path / LOGS[0]
-        with open(file, "rb") as lines:
-            return [_metrics_line(line, f"{file}:{number}") for number, line in enumerate(lines, start=1)]
+        return _metrics(self.path / LOGS[0])
 
     def publish(
         self,
@@ -168,17 +170,13 @@ class RunFolder:
 
     def _rewind(self, lengths: Mapping[str, int]) -> None:
         """Remove what a killed process left, and cut the logs to where the checkpoint was made."""
+        if self.staging.is_file() or self.staging.is_symlink():
+            self.staging.unlink()
         shutil.rmtree(self.staging, ignore_errors=True)
         self.staging.mkdir()
         for log in LOGS:
-            file = self.path / log
-            file.touch()
-            if file.stat().st_size < lengths[log]:
-                raise RunError(
-                    f"expected at least {lengths[log]} bytes in {file}, got {file.stat().st_size}: it was changed; "
-                    "restore it, or start again with another --out"
-                )
-            os.truncate(file, lengths[log])
+            (self.path / log).touch()
+            os.truncate(self.path / log, lengths[log])
 
 
 def read_config(path: Path) -> dict[str, object]:
@@ -212,13 +210,27 @@ def read_checkpoint(path: Path) -> Checkpoint | None:
     return Checkpoint(path, number, state) if whole else None
 
 
+def _require_log(file: Path, length: int) -> None:
+    """Refuse a log that is no file, or shorter than it was when the checkpoint was made."""
+    size = file.stat().st_size if file.exists() else 0
+    if file.is_dir() or size < length:
+        got = "a folder" if file.is_dir() else size
+        raise RunError(f"expected at least {length} bytes in {file}, got {got}: it was changed; {_REMEDY}")
+
+
+def _metrics(file: Path, length: int | None = None) -> list[dict[str, object]]:
+    """Return the lines of a file of metrics, or those of its first ``length`` bytes."""
+    content = b"" if length == 0 else file.read_bytes()[:length]
+    return [_metrics_line(line, f"{file}:{number}") for number, line in enumerate(content.splitlines(), start=1)]
+
+
 def _metrics_line(line: bytes, where: str) -> dict[str, object]:
     try:
         row = json.loads(line)
     except ValueError:
         row = None
-    if not isinstance(row, dict):
-        raise RunError(f"{where}: expected a JSON object, got {line[:60]!r}; restore the file or name another --out")
+    if not isinstance(row, dict) or type(row.get("round")) is not int:
+        raise RunError(f"{where}: expected a JSON object with the number of a round, got {line[:60]!r}; {_REMEDY}")
     return row
 
 

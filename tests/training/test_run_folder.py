@@ -162,19 +162,63 @@ def test_a_checkpoint_with_a_damaged_state_does_not_count(tmp_path, logs):
         assert folder.round == 1
 
 
-@pytest.mark.parametrize("line", [b'{"round": 1!\n', b"\0" * 12 + b"\n", b"[1234567890]\n", b'"\xff345678901"\n'])
+DAMAGED_LINES = [
+    *(b'{"round": 1!\n', b"\0" * 12 + b"\n", b"[1234567890]\n", b'"\xff345678901"\n'),
+    *(b'{"rounds":1}\n', b'{"round":""}\n', b'{"round":.5}\n', b'{"round":true}\n'),
+]
+
+
+@pytest.mark.parametrize("line", DAMAGED_LINES)
 def test_a_damaged_log_is_refused_with_its_line(tmp_path, line):
     path = with_checkpoint(tmp_path / "run", rounds=(1,))
     (path / "metrics.jsonl").write_bytes(line)
-    with RunFolder.reopen(path, CONFIG) as folder, pytest.raises(RunError, match=r"metrics\.jsonl:1"):
-        folder.metrics()
+    with pytest.raises(RunError, match=r"metrics\.jsonl:1.*restore it"):
+        RunFolder.reopen(path, CONFIG)
+
+
+def contents(path):
+    return {p.relative_to(path): p.read_bytes() for p in path.rglob("*") if p.is_file()}
+
+
+@pytest.mark.parametrize("damage", ["other seed", "no rounds", "short rounds", "folder", "metrics", "checkpoint"])
+def test_a_refused_resume_changes_nothing(tmp_path, damage):
+    path = with_checkpoint(tmp_path / "run", rounds=(1, 2))
+    with open(path / "metrics.jsonl", "a") as file:
+        file.write('{"round": 3}\n')
+    rounds, config = path / "rounds.jsonl", {**CONFIG, "n_rounds": 9}
+    if damage == "other seed":
+        config["seed"] = 1
+    elif damage == "short rounds":
+        rounds.write_text("{}\n")
+    elif damage == "metrics":
+        (path / "metrics.jsonl").write_text('{"round":\n' * 4)
+    elif damage == "checkpoint":
+        for model in path.rglob("model.bin"):
+            model.unlink()
+    else:
+        rounds.unlink()
+        if damage == "folder":
+            rounds.mkdir()
+    before = contents(path)
+    with pytest.raises(RunError):
+        RunFolder.reopen(path, config, may_change=["n_rounds"])
+    assert contents(path) == before
+
+
+@pytest.mark.parametrize("link", [False, True])
+def test_a_file_in_the_place_of_the_staging_folder_is_removed(tmp_path, link):
+    path = with_checkpoint(tmp_path / "run")
+    (path / ".staging").rmdir()
+    (path / ".staging").symlink_to(tmp_path) if link else (path / ".staging").write_text("")
+    with RunFolder.reopen(path, CONFIG) as folder:
+        assert folder.staging.is_dir() and not folder.staging.is_symlink()
 
 
 def test_a_text_that_is_no_unicode_does_not_end_a_run(tmp_path):
     """An external reader or judge may say anything; it is logged with what cannot be written replaced."""
     with RunFolder.create(tmp_path / "run", CONFIG) as folder:
-        folder.append("metrics.jsonl", [{"response": "Lake \ud800"}])
-        assert folder.metrics() == [{"response": "Lake ?"}]
+        folder.append("metrics.jsonl", [{"round": 1, "response": "Lake \ud800"}])
+        assert folder.metrics() == [{"round": 1, "response": "Lake ?"}]
 
 
 def test_damaged_checkpoints_alone_are_refused_and_the_logs_stay(tmp_path):
