@@ -16,6 +16,7 @@ Left out: more than one process, serving engines, replay.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -28,7 +29,7 @@ from transformers.trainer_callback import PrinterCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from agents.hf import HFAgent
-from ssp_env.errors import ConfigError
+from ssp_env.errors import ConfigError, RunError
 from training.rows import TrainingRow
 from training.update import UPDATES, Driver, ScoredRow, UpdateSettings
 
@@ -148,7 +149,11 @@ class SelfPlayTrainer(GRPOTrainer):  # type: ignore[misc]
         return total
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Keep the metrics that mean something here and end the round after its last update."""
+        """Keep the metrics that mean something here and end the round after its last update.
+
+        Raises:
+            RunError: If a metric or a weight is not finite; nothing is noted or saved then.
+        """
         super().log(logs, start_time)
         if "loss" not in logs:
             return
@@ -157,6 +162,7 @@ class SelfPlayTrainer(GRPOTrainer):  # type: ignore[misc]
         prefix = f"{updates[due][0]}/" if len(updates) > 1 else ""
         self._round_metrics |= {prefix + name: float(logs[name]) for name in METRICS if logs.get(name) is not None}
         if due == len(updates) - 1:
+            require_finite(self.model, self._round_metrics, self.state.global_step // len(updates))
             end = self.driver.finish_round(self.agent, self._round_metrics)
             self._round_metrics = {}
             self.control.should_save = end.save
@@ -179,6 +185,21 @@ class SelfPlayTrainer(GRPOTrainer):  # type: ignore[misc]
 
     def create_model_card(self, *_: object, **__: object) -> None:
         """Write no model card: checkpoints are not for a hub."""
+
+
+def require_finite(model: PreTrainedModel, metrics: Mapping[str, float], round_number: int) -> None:
+    """Refuse an update that has spoiled the policy."""
+    wrong = [f"{name} {value}" for name, value in metrics.items() if not math.isfinite(value)]
+    wrong += [
+        f"weights {name}"
+        for name, weight in model.named_parameters()
+        if weight.requires_grad and not weight.isfinite().all()
+    ]
+    if wrong:
+        raise RunError(
+            f"expected finite figures and weights after round {round_number}, got {', '.join(wrong[:3])}; start anew "
+            "with a lower --lr and another --out; the last checkpoint is kept"
+        )
 
 
 def micro_batches(batch: Mapping[str, torch.Tensor], max_tokens: int) -> list[dict[str, torch.Tensor]]:

@@ -11,7 +11,7 @@ import torch
 import trl
 from trl import GRPOTrainer
 
-from ssp_env.errors import ConfigError
+from ssp_env.errors import ConfigError, RunError
 from ssp_env.types import Sampling
 from tests.training.models import tiny_llama, word_tokenizer
 from training.rows import TrainingRow
@@ -57,6 +57,15 @@ def trained(tmp_path, driver, model=None, **settings):
     trainer = SelfPlayTrainer(model, TOKENIZER, driver=driver, settings=settings)
     trainer.train()
     return trainer
+
+
+@pytest.mark.parametrize("updates", ["joint", "solver_first"])
+@pytest.mark.parametrize(("factor", "lr", "got"), [(math.nan, 1e-2, "loss nan"), (1.0, 1e300, "weights .*weight")])
+def test_an_update_that_spoils_the_policy_ends_the_run_before_it_is_noted_or_saved(tmp_path, updates, factor, lr, got):
+    driver = FixedRounds([ScoredRow(s.row, s.coefficient * factor) for s in ROWS], save=True)
+    with pytest.raises(RunError, match=rf"after round 1, got .*{got}.*lower --lr"):
+        trained(tmp_path, driver, n_rounds=2, lr=lr, updates=updates)
+    assert driver.metrics == driver.published == []
 
 
 def logprobs(model, r):
