@@ -29,6 +29,8 @@ from ssp_env.errors import RunError
 
 LOGS = ("metrics.jsonl", "rounds.jsonl")
 STATE = "state.json"
+PUBLISHED = ".published"
+"""Tells a run that has made a checkpoint, which must not start over when it is gone, from one killed before."""
 _REMEDY = "restore it, remove the folder to start again, or name another --out"
 
 
@@ -70,6 +72,7 @@ class RunFolder:
             foreign = sorted(p.name for p in path.iterdir() if not p.name.startswith("."))
             if foreign:
                 raise RunError(f"expected an empty folder, got {foreign[:3]} in {path}; name another --out")
+            (path / PUBLISHED).unlink(missing_ok=True)
             write_json(path / "config.json", config)
             folder = cls(path, lock, None)
             folder._rewind(dict.fromkeys(LOGS, 0))
@@ -162,6 +165,7 @@ class RunFolder:
         if place.exists():
             shutil.rmtree(place)
         os.rename(written, place)
+        (self.path / PUBLISHED).touch()
         good = self.last_before(good_before) if good_before is not None else None
         for old in self.checkpoints[:-keep]:
             if old != good:
@@ -235,14 +239,14 @@ def _metrics_line(line: bytes, where: str) -> dict[str, object]:
 
 
 def _last_checkpoint(path: Path) -> Checkpoint | None:
-    """Return the last whole checkpoint, or None when none was made; damaged ones alone are an error."""
+    """Return the last whole checkpoint, or None when none was made; if all are damaged or gone, that is an error."""
     places = sorted((path / "checkpoints").glob("round-*"))
     last = next((checkpoint for p in reversed(places) if (checkpoint := read_checkpoint(p))), None)
-    if places and last is None:
-        names = [p.name for p in places]
+    if last is None and (places or (path / PUBLISHED).exists()):
+        got = f"damaged ones only ({[p.name for p in places]})" if places else "none: they were removed"
         raise RunError(
-            f"expected a whole checkpoint in {path / 'checkpoints'}, got damaged ones only ({names}); restore one, "
-            "or delete them to start from round 0, which empties the logs"
+            f"expected a whole checkpoint in {path / 'checkpoints'}, got {got}; restore one, remove {path} to start "
+            "again, or name another --out"
         )
     return last
 

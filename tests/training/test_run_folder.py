@@ -1,4 +1,5 @@
 import json
+import shutil
 
 import pytest
 
@@ -228,3 +229,25 @@ def test_damaged_checkpoints_alone_are_refused_and_the_logs_stay(tmp_path):
     with pytest.raises(RunError, match=r"damaged ones only .*restore one"):
         RunFolder.reopen(path, CONFIG)
     assert (path / "metrics.jsonl").read_bytes() == before != b""
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_checkpoints_that_were_removed_are_missed_and_the_logs_stay(tmp_path, replaced):
+    path = with_checkpoint(tmp_path / "run")
+    shutil.rmtree(path / "checkpoints")
+    if replaced:
+        (path / "checkpoints").write_text("")
+    before = contents(path)
+    with pytest.raises(RunError, match=r"got none: they were removed; restore one"):
+        RunFolder.reopen(path, CONFIG)
+    assert contents(path) == before
+
+
+def test_a_new_run_where_another_was_removed_may_be_killed_early(tmp_path):
+    path = with_checkpoint(tmp_path / "run")
+    shutil.rmtree(path / "checkpoints")
+    for file in path.glob("[!.]*"):
+        file.unlink()
+    for start in (RunFolder.create, RunFolder.reopen):
+        with start(path, CONFIG) as folder:
+            assert folder.round == 0
