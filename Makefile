@@ -8,6 +8,8 @@
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
+# Processes that share the tests; each takes about a gigabyte of memory.
+WORKERS ?= 2
 READY := $(VENV)/.ready
 # The arm reluctant-self-play of benchmarks/arms.toml.
 RUN := --model training/tiny/reluctant_02 --demanded-searches 3 --n-rounds 80
@@ -23,7 +25,7 @@ run: $(READY)
 	$(PY) training/run_ssp.py $(RUN) $(ARGS)
 
 test: $(READY)
-	$(PY) -m pytest $(ARGS)
+	$(PY) -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
 test-slow: $(READY) real-model
 	$(PY) -m pytest --run-slow $(ARGS)
