@@ -79,27 +79,22 @@ def training_rows(trajectories: Sequence[Trajectory]) -> tuple[list[TrainingRow 
     """Return one row or None per trajectory, in order, and the counts.
 
     Raises:
-        RunError: If not every sampled token of the rows is trained, or more than those.
+        RunError: If in some row not every sampled token is trained, or another one.
     """
     found = [training_row(trajectory) for trajectory in trajectories]
     rows = [row if isinstance(row, TrainingRow) else None for row in found]
-    sampled = sum(
-        len(turn.completion.token_ids)
-        for trajectory, row in zip(trajectories, rows, strict=True)
-        if row is not None
-        for turn in trajectory.conversation.turns
-    )
+    sampled = [sum(len(turn.completion.token_ids) for turn in t.conversation.turns) for t in trajectories]
+    pairs = [(n, row.n_sampled) for n, row in zip(sampled, rows, strict=True) if row is not None]
+    if wrong := next((pair for pair in pairs if pair[0] != pair[1]), None):
+        raise RunError(
+            f"expected every sampled token and no other under the mask, got {wrong[0]} sampled and {wrong[1]} masked "
+            "in a row; the agent's completions contradict each other (one that ended as 'context' has no tokens)"
+        )
     counts = RowCounts(
-        rows=sum(row is not None for row in rows),
+        rows=len(pairs),
         no_tokens=found.count("no_tokens"),
         drift=found.count("drift"),
-        sampled_tokens=sampled,
-        masked_tokens=sum(row.n_sampled for row in rows if row is not None),
+        sampled_tokens=sum(n for n, _ in pairs),
+        masked_tokens=sum(n for _, n in pairs),
     )
-    if counts.sampled_tokens != counts.masked_tokens:
-        raise RunError(
-            f"expected every sampled token and no other under the mask, got {counts.sampled_tokens} sampled and "
-            f"{counts.masked_tokens} masked in {counts.rows} rows; the agent's completions contradict each other "
-            "(one that ended as 'context' has no tokens)"
-        )
     return rows, counts

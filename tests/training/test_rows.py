@@ -53,8 +53,8 @@ def test_agents_without_token_ids_give_no_rows():
 
 def test_a_sampled_token_that_would_not_be_trained_is_an_error():
     odd = trajectory(said(PROMPT, [4, 5]), said([*PROMPT, 4, 5, 9], [6], finish="context"))
-    with pytest.raises(RunError, match="got 3 sampled and 2 masked in 1 rows"):
-        training_rows([odd])
+    with pytest.raises(RunError, match="got 3 sampled and 2 masked in a row"):
+        training_rows([trajectory(said(PROMPT, [4])), odd])
 
 
 def test_rows_keep_the_order_and_the_counts_tell_what_was_left_out():
