@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from ssp_env.artefacts import write_json
+from ssp_env.storage import write_json
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = (

@@ -17,10 +17,10 @@ from typing import Literal
 
 import tyro
 
-from benchmarks.ablation_report import Results, draw, group_figures
-from benchmarks.arms import ArmFile, Cell, Group, cell, known, read_arms
+from benchmarks.ablations.arms import ArmFile, Cell, Group, cell, known, read_arms
+from benchmarks.ablations.cells import read_result, run_cells
+from benchmarks.ablations.report import Results, draw, group_figures
 from benchmarks.card import ROOT, command_line, write_card
-from benchmarks.cells import read_result, run_cells
 from ssp_env.errors import ConfigError, SSPError
 
 MINUTES_A_CELL = 6.0

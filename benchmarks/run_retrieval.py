@@ -22,7 +22,7 @@ import tyro
 
 from benchmarks.card import ROOT, command_line, write_card
 from ssp_env.corpus import JsonlCorpus, open_corpus
-from ssp_env.metrics import recall_at, reciprocal_rank
+from ssp_env.eval.metrics import recall_at, reciprocal_rank
 from ssp_env.protocols import Retriever
 from ssp_env.retrieval import make_retriever
 from ssp_env.retrieval.hybrid import HybridRetriever

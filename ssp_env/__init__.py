@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from ssp_env.corpus import MemoryCorpus, open_corpus
     from ssp_env.envs.recording import RecordEpisodes
     from ssp_env.errors import SSPError
-    from ssp_env.game import Game
-    from ssp_env.presets import PRESETS, GameRules
+    from ssp_env.game.game import Game
+    from ssp_env.game.rollout import play
+    from ssp_env.game.rules import PRESETS, GameRules
+    from ssp_env.game.selfplay import play_rounds
     from ssp_env.protocols import Agent
     from ssp_env.registry import build_game, register_agent
     from ssp_env.retrieval import make_retriever
-    from ssp_env.rollout import play
-    from ssp_env.selfplay import play_rounds
     from ssp_env.spaces import FreeText
     from ssp_env.types import Completion, Conversation, Passage, Sampling, Seed, Task
 
@@ -30,10 +30,10 @@ _HOMES = {
     "Completion": "types",
     "Conversation": "types",
     "FreeText": "spaces",
-    "Game": "game",
-    "GameRules": "presets",
+    "Game": "game.game",
+    "GameRules": "game.rules",
     "MemoryCorpus": "corpus",
-    "PRESETS": "presets",
+    "PRESETS": "game.rules",
     "Passage": "types",
     "RecordEpisodes": "envs.recording",
     "SSPError": "errors",
@@ -43,8 +43,8 @@ _HOMES = {
     "build_game": "registry",
     "make_retriever": "retrieval",
     "open_corpus": "corpus",
-    "play": "rollout",
-    "play_rounds": "selfplay",
+    "play": "game.rollout",
+    "play_rounds": "game.selfplay",
     "register_agent": "registry",
 }
 

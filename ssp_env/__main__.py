@@ -1,6 +1,6 @@
 """``python -m ssp_env``: the ``ssp`` command."""
 
-from ssp_env.cli import main
+from ssp_env.cli.main import main
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -18,13 +18,13 @@ from typing import Generic, TypeVar, cast
 
 from ssp_env.config import GameConfig, canonical, check_depth, complete, game_rules, judge_maker, reader_maker
 from ssp_env.corpus import MemoryCorpus, open_corpus
+from ssp_env.datasets import read_seeds, read_tasks
 from ssp_env.errors import ConfigError
-from ssp_env.game import Game
-from ssp_env.items import read_seeds, read_tasks
+from ssp_env.game.game import Game
+from ssp_env.game.tools import TOOLS
 from ssp_env.protocols import Agent, Corpus
 from ssp_env.retrieval import make_retriever
 from ssp_env.retrieval.ranking import suggest
-from ssp_env.tools import TOOLS
 from ssp_env.types import Seed, Task
 from ssp_env.world import World, WorldConfig, world_seeds, world_tasks
 

@@ -1,9 +1,12 @@
-"""Comparing texts: two normalisations of short answers, exact match, and the search for a leaked answer.
+"""Comparing texts: two normalisations of short answers, exact match, the search for a leaked answer, and titles.
 
 ``normalize_paper`` is the SQuAD form that SSP and its peers use (ASCII only); ``normalize_unicode`` also folds
 accents, dashes, typographic quotes, full-width digits and letter case of any script. Neither ever empties a text that
 has content: a step that would leave nothing is skipped, so that "A", "The" and "!!!" stay different answers.
 Not covered: synonyms, number words, units, look-alike letters of different alphabets.
+
+Search-R1 and FlashRAG publish passages as ``{id, contents}``: the title in quotes (inner quotes doubled), a newline,
+and the text.
 """
 
 from __future__ import annotations
@@ -145,3 +148,28 @@ def _is_run(name: str, words: Sequence[str]) -> bool:
         if run == name:
             return True
     return False
+
+
+def title_key(title: str) -> str:
+    """Return what two spellings of one title share: case, width, underscores and spacing do not count."""
+    return " ".join(unicodedata.normalize("NFKC", title).casefold().replace("_", " ").split())
+
+
+def join_contents(title: str, text: str) -> str:
+    r"""Return the field ``contents``; line breaks in a title become spaces, for the first one ends it.
+
+    >>> join_contents('The "A" Team', "A series.")
+    '"The ""A"" Team"\nA series.'
+    """
+    quoted = " ".join(title.split("\n")).replace('"', '""')
+    return f'"{quoted}"\n{text}'
+
+
+def split_contents(contents: str) -> tuple[str, str]:
+    """Return title and text; contents of a single line are text without a title."""
+    first, newline, rest = contents.partition("\n")
+    if not newline:
+        return "", contents
+    if len(first) >= 2 and first[0] == first[-1] == '"':
+        first = first[1:-1].replace('""', '"')
+    return first, rest

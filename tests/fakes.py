@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ssp_env.errors import AgentError, RetrievalError
-from ssp_env.game import Game
-from ssp_env.grammar import information, neutralise
-from ssp_env.judge import ExactJudge
-from ssp_env.presets import GameRules
+from ssp_env.game.game import Game
+from ssp_env.game.judges import ExactJudge
+from ssp_env.game.rules import GameRules
+from ssp_env.game.tools import SearchTool
 from ssp_env.protocols import Judge, Reader, Tool, ToolRequest
-from ssp_env.tools import SearchTool
+from ssp_env.tags import information, neutralise
 from ssp_env.types import (
     Completion,
     Conversation,

@@ -11,7 +11,7 @@ import pytest
 
 from ssp_env.config import GameConfig, canonical, complete, game_rules
 from ssp_env.errors import ConfigError, SSPError
-from ssp_env.presets import PRESETS
+from ssp_env.game.rules import PRESETS
 from ssp_env.world import WorldConfig
 
 ROW = '{"id": "1", "title": "T", "text": "Some text."}\n'

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ssp_env.grammar import RESERVED_TAGS
 from ssp_env.registry import build_agent
+from ssp_env.tags import RESERVED_TAGS
 from ssp_env.types import Sampling
 
 N_ACTIONS = int(os.environ.get("SSP_FUZZ_ACTIONS", "2000"))

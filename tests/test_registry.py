@@ -11,8 +11,8 @@ import pytest
 
 from ssp_env import registry
 from ssp_env.errors import ConfigError, CorpusError
-from ssp_env.judge import ModelJudge
-from ssp_env.readers import AgentReader
+from ssp_env.game.judges import ModelJudge
+from ssp_env.game.readers import AgentReader
 from ssp_env.registry import build_agent, build_game, clear, register_agent
 from ssp_env.types import Completion, JudgeCase, Reading, ReadingCase, Seed
 from ssp_env.world import KINDS, OracleReader, drawn

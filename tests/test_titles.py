@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ssp_env.titles import join_contents, split_contents, title_key
+from ssp_env.text import join_contents, split_contents, title_key
 
 
 @given(st.text().filter(lambda title: "\n" not in title), st.text())

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Literal
 
 from ssp_env.errors import ConfigError
-from ssp_env.filling import POOLED
-from ssp_env.presets import rules
+from ssp_env.game.pool import POOLED
+from ssp_env.game.rules import rules
 from training.advantages import ESTIMATORS, Aggregation
 from training.presets import OPTIMIZERS, OptimizerPreset
 from training.update import Schedule

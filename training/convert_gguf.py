@@ -21,8 +21,8 @@ if __name__ == "__main__":
 
 import tyro  # noqa: E402
 
-from ssp_env.artefacts import ensure_folder  # noqa: E402
 from ssp_env.errors import ConfigError, SSPError  # noqa: E402
+from ssp_env.storage import ensure_folder  # noqa: E402
 
 
 def find_gguf(source: str) -> Path:

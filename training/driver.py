@@ -14,17 +14,17 @@ import numpy as np
 
 from agents.hf import HFAgent
 from ssp_env.errors import RunError
-from ssp_env.pool import QuestionPool
+from ssp_env.game.pool import QuestionPool
+from ssp_env.game.records import round_record, round_statistics
+from ssp_env.game.selfplay import Agents, play_rounds
 from ssp_env.protocols import Agent
-from ssp_env.records import round_record, round_statistics
-from ssp_env.selfplay import Agents, play_rounds
 from ssp_env.types import Round, Sampling, Trajectory
-from training import quality
+from training import monitor
 from training.advantages import Aggregation, coefficients, estimate
-from training.collapse import Alarm, alarms, good_before, role_entropy
 from training.config import RunConfig
 from training.evaluate import evaluate, pass_at_k
 from training.games import Games, fill_pool, plan_of_round
+from training.monitor import Alarm, alarms, good_before, role_entropy
 from training.progress import Progress
 from training.rows import RowCounts, TrainingRow, training_rows
 from training.run_folder import RunFolder
@@ -123,24 +123,24 @@ class SelfPlayDriver:
             figures |= {f"pass@{name}": share for name, share in sampled.items()}
         return figures
 
-    def _closed_book(self, agent: Agent) -> quality.ClosedBook:
-        return quality.closed_book(self._played, self.games, agent, max_new_tokens=self._max_new_tokens)
+    def _closed_book(self, agent: Agent) -> monitor.ClosedBook:
+        return monitor.closed_book(self._played, self.games, agent, max_new_tokens=self._max_new_tokens)
 
     def _note(
-        self, figures: Mapping[str, float | None], played: Sequence[Round], known: quality.ClosedBook | None = None
+        self, figures: Mapping[str, float | None], played: Sequence[Round], known: monitor.ClosedBook | None = None
     ) -> None:
         """Write a round down, show it, and warn of what has begun to collapse."""
-        found = quality.measure(played, self.games)
+        found = monitor.measure(played, self.games)
         world = self.games.world_seeds.get
         records = [
             {
                 **{"round": figures["round"], "world": world(r.corpus), "task_world": world(r.task_corpus)},
                 **round_record(r),
-                **quality.record(q, (known or {}).get(i)),
+                **monitor.record(q, (known or {}).get(i)),
             }
             for i, (r, q) in enumerate(zip(played, found, strict=True))
         ]
-        line = {**figures, **quality.figures(played, found, known)}
+        line = {**figures, **monitor.figures(played, found, known)}
         before = {alarm.name for alarm in self._alarms}
         self._alarms = alarms([*self._lines, line])
         line |= {f"collapse/{alarm.name}": float(alarm.since) for alarm in self._alarms}

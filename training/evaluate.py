@@ -7,10 +7,10 @@ from math import comb
 
 import numpy as np
 
-from ssp_env.game import Game
+from ssp_env.game.game import Game
+from ssp_env.game.rollout import play
+from ssp_env.game.scoring import score_solves
 from ssp_env.protocols import Agent
-from ssp_env.rollout import play
-from ssp_env.scoring import score_solves
 from ssp_env.types import Sampling, Task
 
 Marks = dict[str, list[list[bool]]]

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
+from ssp_env.datasets import read_tasks
 from ssp_env.errors import ConfigError
-from ssp_env.game import Game
-from ssp_env.items import read_tasks
-from ssp_env.pool import QuestionPool
+from ssp_env.game.game import Game
+from ssp_env.game.pool import QuestionPool
 from ssp_env.registry import build_game
 from ssp_env.types import Seed, Task
 from ssp_env.world import KINDS, World, WorldConfig

@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Self
 
-from ssp_env.artefacts import write_json
 from ssp_env.errors import RunError
+from ssp_env.storage import write_json
 
 LOGS = ("metrics.jsonl", "rounds.jsonl")
 STATE = "state.json"

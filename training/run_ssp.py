@@ -124,7 +124,7 @@ def train(
     folder: RunFolder,
 ) -> None:
     """Play and update, round after round, from the folder's checkpoint on."""
-    from training.trl_adapter import SelfPlayTrainer
+    from training.trainer import SelfPlayTrainer
 
     trainer = SelfPlayTrainer(
         model,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from ssp_env.judge import JUDGES
-from ssp_env.readers import READERS
+from ssp_env.game.judges import JUDGES
+from ssp_env.game.readers import READERS
 from training.config import RunConfig, described, parse_rule, rule_value
 from training.update import RoleLoss, Updates, UpdateSettings
 

@@ -1,6 +1,8 @@
-"""Passages with random access: files on disk (``open_corpus``) or records in memory (``MemoryCorpus``)."""
+"""Passages and pages with random access: files on disk, or records in memory."""
 
 from ssp_env.corpus.jsonl import JsonlCorpus, open_corpus
 from ssp_env.corpus.memory import MemoryCorpus
+from ssp_env.corpus.page_store import PageStore, open_pages
+from ssp_env.corpus.pages import Page, Section
 
-__all__ = ["JsonlCorpus", "MemoryCorpus", "open_corpus"]
+__all__ = ["JsonlCorpus", "MemoryCorpus", "Page", "PageStore", "Section", "open_corpus", "open_pages"]

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ssp_env.artefacts import ensure_folder, read_manifest, table_folder
-from ssp_env.corpus.rows import RowError, id_digest, parse_row
+from ssp_env.corpus.passages import RowError, id_digest, parse_row
 from ssp_env.corpus.scan import build_table, text_file
 from ssp_env.errors import CorpusError
+from ssp_env.storage import ensure_folder, read_manifest, table_folder
 from ssp_env.types import Passage
 
 TABLE_VERSION = 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from ssp_env.corpus.rows import RowError, check_passage, content_digest, fingerprint
+from ssp_env.corpus.passages import RowError, check_passage, content_digest, fingerprint
 from ssp_env.errors import CorpusError
 from ssp_env.types import Passage
 

@@ -19,7 +19,7 @@ from typing import IO
 import numpy as np
 import numpy.typing as npt
 
-from ssp_env.corpus.rows import CONTENT_DIGEST_BYTES, RowError, content_digest, fingerprint, id_digest, parse_row
+from ssp_env.corpus.passages import CONTENT_DIGEST_BYTES, RowError, content_digest, fingerprint, id_digest, parse_row
 from ssp_env.errors import CorpusError
 
 CHUNK_BYTES = 1 << 20

@@ -10,12 +10,12 @@ import gymnasium
 import numpy as np
 from gymnasium.error import ResetNeeded
 
+from ssp_env.datasets import seed_from_row, shown, task_from_row
 from ssp_env.envs.info import describe, transcript
-from ssp_env.envs.play import Play, Scenario, items, start, step
-from ssp_env.episode import Limits
+from ssp_env.envs.state import Play, Scenario, items, start, step
 from ssp_env.errors import ConfigError
-from ssp_env.game import Game
-from ssp_env.items import seed_from_row, shown, task_from_row
+from ssp_env.game.episode import Limits
+from ssp_env.game.game import Game
 from ssp_env.spaces import FreeText
 from ssp_env.types import Seed, Task
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ssp_env import scoring
-from ssp_env.envs.play import Play
+from ssp_env.envs.state import Play
 from ssp_env.errors import JudgeError, ReaderError, RetrievalError, SSPError
-from ssp_env.probes import after_probes, probe
+from ssp_env.game import scoring
+from ssp_env.game.probes import after_probes, probe
+from ssp_env.game.proposal import proposed_task
+from ssp_env.game.validator import close_gate, open_gate
 from ssp_env.protocols import Reader
-from ssp_env.rules import proposed_task
 from ssp_env.types import Reading, ReadingCase, Seed, Trajectory, Validation
-from ssp_env.validator import close_gate, open_gate
 
 _ERRORS: dict[str, type[SSPError]] = {"judge": JudgeError, "retriever": RetrievalError}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NotRequired, TypedDict
 
-from ssp_env.envs.play import Play
+from ssp_env.envs.state import Play
 from ssp_env.types import Invalid, Message, RoleName, Trajectory
 
 

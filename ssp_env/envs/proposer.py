@@ -11,14 +11,14 @@ from gymnasium.vector import AutoresetMode
 
 from ssp_env.envs.base import TextEnv
 from ssp_env.envs.gate import accept, enter_gate, pay_proposer, read_all
-from ssp_env.envs.play import Play, judge_solves
+from ssp_env.envs.state import Play, judge_solves
 from ssp_env.envs.vector import TextVectorEnv
 from ssp_env.errors import AgentError, ConfigError
-from ssp_env.game import Game
+from ssp_env.game.game import Game
+from ssp_env.game.readers import AgentReader
+from ssp_env.game.rollout import play_apart
 from ssp_env.protocols import Agent, Reader
-from ssp_env.readers import AgentReader
 from ssp_env.registry import GameConfig, build_agent, build_game
-from ssp_env.rollout import play_apart
 from ssp_env.types import ReadingCase, RoleName, Sampling
 
 AgentSpec = str | Mapping[str, object]

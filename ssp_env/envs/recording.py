@@ -1,6 +1,6 @@
 """Recording: every ended episode of an environment as one line of JSON, whole after a kill at any moment.
 
-What is written is what ``ssp_env.records`` writes of a run's rounds: all that was said, asked, found, judged and paid.
+A line has the shape of ``ssp_env.game.records``: all that was said, asked, found, judged and paid.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import gymnasium
 from gymnasium.utils import RecordConstructorArgs
 
 from ssp_env.envs.base import TextEnv
-from ssp_env.envs.play import Play
+from ssp_env.envs.state import Play
 from ssp_env.errors import ConfigError
-from ssp_env.records import SCHEMA, item_record, trajectory_record, validation_record, verdict_record
+from ssp_env.game.records import SCHEMA, item_record, trajectory_record, validation_record, verdict_record
 
 _HEAD = f'{{"schema": {SCHEMA}, "env": '.encode()
 _BLOCK_BYTES = 65_536

@@ -10,11 +10,11 @@ from gymnasium.vector import AutoresetMode
 
 from ssp_env.envs.base import TextEnv
 from ssp_env.envs.gate import accept, enter_gate, leave_gate, pay_proposer, read_all
-from ssp_env.envs.play import Play, judge_solves
+from ssp_env.envs.state import Play, judge_solves
 from ssp_env.envs.vector import TextVectorEnv
 from ssp_env.errors import ConfigError
-from ssp_env.game import Game
-from ssp_env.readers import reading
+from ssp_env.game.game import Game
+from ssp_env.game.readers import reading
 from ssp_env.registry import GameConfig, build_game
 from ssp_env.types import ReadingCase, RoleName, Validation
 

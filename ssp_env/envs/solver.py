@@ -8,7 +8,7 @@ from typing import Unpack
 from gymnasium.vector import AutoresetMode
 
 from ssp_env.envs.base import TextEnv
-from ssp_env.envs.play import Play, judge_solves
+from ssp_env.envs.state import Play, judge_solves
 from ssp_env.envs.vector import TextVectorEnv
 from ssp_env.registry import GameConfig, build_game
 from ssp_env.types import RoleName

@@ -29,9 +29,9 @@ from ssp_env.envs.base import (
     read_options,
 )
 from ssp_env.envs.info import describe, transcript
-from ssp_env.envs.play import Play, Scenario, items, step
+from ssp_env.envs.state import Play, Scenario, items, step
 from ssp_env.errors import ConfigError
-from ssp_env.game import Game
+from ssp_env.game.game import Game
 from ssp_env.types import Seed, Task
 
 Texts = tuple[str, ...]

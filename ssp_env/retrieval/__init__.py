@@ -13,9 +13,9 @@ from ssp_env.retrieval.ranking import suggest
 RetrieverFactory = Callable[[Corpus, Mapping[str, object], Path | None], Retriever]
 
 RETRIEVERS: dict[str, str] = {
-    "blocklist": "ssp_env.retrieval.blocklist:make_blocked",
+    "blocklist": "ssp_env.retrieval.wrappers:make_blocked",
     "bm25": "ssp_env.retrieval.bm25:make_bm25",
-    "cache": "ssp_env.retrieval.cache:make_cache",
+    "cache": "ssp_env.retrieval.wrappers:make_cache",
     "dense": "ssp_env.retrieval.dense:make_dense",
     "hybrid": "ssp_env.retrieval.hybrid:make_hybrid",
     "rank-bm25": "ssp_env.retrieval.rank_bm25:make_rank_bm25",

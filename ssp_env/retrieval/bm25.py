@@ -16,10 +16,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ssp_env.artefacts import ensure_folder
 from ssp_env.errors import ConfigError, RetrievalError, StaleIndexError
 from ssp_env.protocols import Corpus
 from ssp_env.retrieval.ranking import Found, check_arguments, index_folder, rank, read_settings
+from ssp_env.storage import ensure_folder
 from ssp_env.types import Passage, SearchResult
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ssp_env.artefacts import ensure_folder, read_manifest
 from ssp_env.errors import ConfigError, RetrievalError, StaleIndexError
 from ssp_env.protocols import Corpus, Embedder
 from ssp_env.retrieval.encoders import SentenceTransformerEmbedder, Vectors, embed_checked, passage_text, preset
@@ -27,8 +26,9 @@ from ssp_env.retrieval.faiss_index import (
     to_gpu,
     write_index,
 )
-from ssp_env.retrieval.kinds import FLAT_BELOW, index_shape, resolve_kind
+from ssp_env.retrieval.index_kinds import FLAT_BELOW, index_shape, resolve_kind
 from ssp_env.retrieval.ranking import Found, check_arguments, index_folder, rank, read_settings
+from ssp_env.storage import ensure_folder, read_manifest
 from ssp_env.types import SearchResult
 
 _LOG = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ from ssp_env.retrieval.faiss_index import (
     Vectors,
     load_faiss,
 )
-from ssp_env.retrieval.kinds import HNSW_LINKS, IndexShape
+from ssp_env.retrieval.index_kinds import HNSW_LINKS, IndexShape
 
 BLOCK_VECTORS = 1_000_000
 """Vectors that are in memory at once, as codes, while inverted lists are built."""

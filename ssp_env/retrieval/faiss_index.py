@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ssp_env.errors import ConfigError, StaleIndexError
-from ssp_env.retrieval.kinds import RESCORED, IndexShape
+from ssp_env.retrieval.index_kinds import RESCORED, IndexShape
 
 Vectors = npt.NDArray[np.float32]
 Positions = npt.NDArray[np.int64]

@@ -18,7 +18,7 @@ from ssp_env.errors import ConfigError, RetrievalError
 from ssp_env.protocols import Corpus
 from ssp_env.retrieval.connections import Address, Answer, Deadline, Patience, Pool
 from ssp_env.retrieval.ranking import check_arguments, read_settings
-from ssp_env.titles import split_contents
+from ssp_env.text import split_contents
 from ssp_env.types import Passage, SearchResult
 
 FINGERPRINT_HEADER = "x-corpus-fingerprint"

@@ -13,11 +13,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
+from ssp_env.corpus import Page, PageStore
 from ssp_env.errors import SSPError
-from ssp_env.pages import Page, PageStore
 from ssp_env.protocols import Corpus, Retriever
-from ssp_env.retrieval.blocklist import BlockedRetriever, Blocklist
-from ssp_env.retrieval.cache import OVERHEAD, LruCache
+from ssp_env.retrieval.wrappers import OVERHEAD, BlockedRetriever, Blocklist, LruCache
 from ssp_env.serve.batcher import Batcher
 from ssp_env.serve.wire import (
     PageRequest,

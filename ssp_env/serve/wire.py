@@ -12,9 +12,9 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ssp_env.corpus import Page
 from ssp_env.errors import SSPError
-from ssp_env.pages import Page
-from ssp_env.titles import join_contents
+from ssp_env.text import join_contents
 from ssp_env.types import SearchResult
 
 DEFAULT_K = 3

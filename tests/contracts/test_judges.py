@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from ssp_env import judge as judges
 from ssp_env.config import complete
 from ssp_env.errors import ConfigError
-from ssp_env.judge import ExactJudge, ModelJudge
+from ssp_env.game import judges
+from ssp_env.game.judges import ExactJudge, ModelJudge
 from ssp_env.protocols import Judge
 from ssp_env.types import JudgeCase
 from tests.fakes import BrokenAgent, ScriptedAgent

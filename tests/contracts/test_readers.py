@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from ssp_env import readers
 from ssp_env.config import complete, reader_maker
 from ssp_env.errors import ConfigError
+from ssp_env.game import readers
+from ssp_env.game.readers import AgentReader
 from ssp_env.protocols import Agent, Reader
-from ssp_env.readers import AgentReader
 from ssp_env.types import Passage, Reading, ReadingCase
 from ssp_env.world import OracleReader
 from tests.fakes import PASSAGES, BrokenAgent, ScriptedAgent

@@ -17,14 +17,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ssp_env.artefacts import MANIFEST
 from ssp_env.corpus import MemoryCorpus
 from ssp_env.errors import StaleIndexError
 from ssp_env.protocols import Corpus, Retriever
 from ssp_env.retrieval import RETRIEVERS, make_retriever
-from ssp_env.retrieval.blocklist import BlockedRetriever, Blocklist
 from ssp_env.retrieval.hybrid import HybridRetriever
 from ssp_env.retrieval.rerank import RerankRetriever
+from ssp_env.retrieval.wrappers import BlockedRetriever, Blocklist
+from ssp_env.storage import MANIFEST
 from tests.retrieval_fakes import HOSTILE_QUERIES, TWINS, DyingCorpus, SharedWordsScorer, WordEmbedder, small_corpus
 
 Maker = Callable[..., Retriever]

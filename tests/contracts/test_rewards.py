@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from ssp_env.rewards import PROPOSER_REWARDS, SOLVER_REWARDS
+from ssp_env.game.rewards import PROPOSER_REWARDS, SOLVER_REWARDS
 from ssp_env.types import Conversation, Task, Trajectory, Verdict
 
 RATES = [i / 12 for i in range(13)]

@@ -9,10 +9,9 @@ from hashlib import blake2b
 import pytest
 
 from ssp_env.errors import ConfigError
-from ssp_env.prompts import PROMPT_SETS
-from ssp_env.roles import ROLES
-from ssp_env.roles.reader import MAX_PASSAGE_CHARS
-from ssp_env.tools import SearchTool
+from ssp_env.game.prompts import PROMPT_SETS
+from ssp_env.game.roles import MAX_PASSAGE_CHARS, ROLES
+from ssp_env.game.tools import SearchTool
 from ssp_env.types import Item, Message, Passage, ReadingCase, Seed, Task
 from tests.fakes import FakeRetriever, NoteTool
 

@@ -7,9 +7,9 @@ import re
 
 import pytest
 
-from ssp_env.grammar import FINAL_TAGS, RESERVED_TAGS, first_block
+from ssp_env.game.tools import TOOLS, ToolFactory
 from ssp_env.protocols import Tool
-from ssp_env.tools import TOOLS, ToolFactory
+from ssp_env.tags import FINAL_TAGS, RESERVED_TAGS, first_block
 from ssp_env.types import ToolOutput
 from tests.fakes import FakeCorpus, FakeRetriever, NoteTool, ask
 

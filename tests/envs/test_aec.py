@@ -14,7 +14,7 @@ from pettingzoo.test import seed_test  # noqa: E402
 
 from ssp_env.envs.aec import SearchSelfPlayAEC  # noqa: E402
 from ssp_env.errors import ConfigError, RetrievalError  # noqa: E402
-from ssp_env.presets import GameRules  # noqa: E402
+from ssp_env.game.rules import GameRules  # noqa: E402
 from tests.fakes import PROPOSAL, BrokenRetriever, FixedReader, tiny_game  # noqa: E402
 
 RIGHT, WRONG = "<answer>Lake Tarn</answer>", "<answer>Lake Mere</answer>"

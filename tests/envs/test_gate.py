@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from ssp_env.envs.gate import accept, enter_gate, pay_proposer
-from ssp_env.envs.play import start, step
 from ssp_env.envs.selfplay import SelfPlayScenario
 from ssp_env.envs.solver import SolverScenario
-from ssp_env.presets import GameRules
+from ssp_env.envs.state import start, step
+from ssp_env.game.rules import GameRules
 from ssp_env.types import ReadingCase, Validation
 from tests.fakes import PROPOSAL, FixedReader, tiny_game
 

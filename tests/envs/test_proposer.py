@@ -12,8 +12,8 @@ from ssp_env.envs.base import TextEnv
 from ssp_env.envs.proposer import ProposerScenario
 from ssp_env.envs.vector import TextVectorEnv
 from ssp_env.errors import AgentError, ConfigError, JudgeError, ReaderError, RetrievalError
-from ssp_env.judge import ExactJudge
-from ssp_env.presets import GameRules
+from ssp_env.game.judges import ExactJudge
+from ssp_env.game.rules import GameRules
 from ssp_env.registry import build_agent
 from ssp_env.types import Completion, Reading, Sampling
 from tests.fakes import (

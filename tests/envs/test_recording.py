@@ -19,7 +19,7 @@ from ssp_env.envs import ENV_IDS
 from ssp_env.envs.base import TextEnv
 from ssp_env.envs.selfplay import SelfPlayScenario
 from ssp_env.errors import ConfigError
-from ssp_env.presets import GameRules
+from ssp_env.game.rules import GameRules
 from tests.fakes import PROPOSAL, QUESTION, SEED, FixedReader, tiny_game
 
 SOLVES = ("<search>Elm</search>", "<answer>Lake Tarn</answer>", "<answer>Lake Mere</answer>")

@@ -9,7 +9,7 @@ import pytest
 from ssp_env.envs.base import TextEnv
 from ssp_env.envs.solver import SolverScenario
 from ssp_env.errors import JudgeError, RetrievalError
-from ssp_env.presets import GameRules
+from ssp_env.game.rules import GameRules
 from ssp_env.types import Verdict
 from tests.fakes import BrokenRetriever, tiny_game
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from ssp_env.cli import main
+from ssp_env.build.ray_encode import encode_on_ray
+from ssp_env.build.vectors import encode_shards, n_missing, shard_folder
+from ssp_env.cli.main import main
 from ssp_env.errors import RetrievalError
-from ssp_env.indexing.on_ray import encode_on_ray
-from ssp_env.indexing.shards import encode_shards, n_missing, shard_folder
-from tests.indexing.test_shards import SPEC, N, bytes_of
+from tests.build.test_vectors import SPEC, N, bytes_of
 from tests.ray.fakes import MetEmbedder, NanEmbedder
 from tests.retrieval_fakes import DyingCorpus, WordEmbedder, small_corpus
 
@@ -27,8 +27,8 @@ pytestmark = [
 KILLED = """
 import os, sys
 from pathlib import Path
-from ssp_env.indexing.on_ray import encode_on_ray
-from tests.indexing.test_shards import SPEC
+from ssp_env.build.ray_encode import encode_on_ray
+from tests.build.test_vectors import SPEC
 from tests.retrieval_fakes import DyingCorpus, WordEmbedder, small_corpus
 
 corpus = DyingCorpus(small_corpus(), deadly=9, other=os.getpid())
@@ -117,6 +117,6 @@ def test_a_failure_on_a_worker_is_told_as_it_would_be_here(tmp_path: Path) -> No
 
 
 def test_a_job_that_only_kills_its_workers_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ssp_env.indexing.on_ray.NO_PROGRESS_S", 5.0)
+    monkeypatch.setattr("ssp_env.build.ray_encode.NO_PROGRESS_S", 5.0)
     with pytest.raises(RetrievalError, match=r"expected shards from the workers, got ExecutionTimeoutError: .*; see"):
         encode_on_ray(DyingCorpus(small_corpus(), deadly=9), WordEmbedder, SPEC, folder=tmp_path, n_workers=1)

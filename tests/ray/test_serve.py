@@ -14,7 +14,7 @@ import pytest
 
 from ssp_env.errors import ConfigError
 from ssp_env.serve.wire import ServeLimits
-from tests.serve.test_command import passages_file, serving
+from tests.cli.test_serve import passages_file, serving
 
 pytestmark = [
     pytest.mark.ray,
@@ -105,7 +105,7 @@ def test_two_replicas_answer_the_bytes_of_the_local_server(corpus: Path) -> None
 
 
 def test_replicas_that_do_not_start_are_told() -> None:
-    from ssp_env.serve.on_ray import replicas
+    from ssp_env.serve.ray_serve import replicas
 
     def build() -> None:
         raise ValueError("no such index")

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ssp_env.corpus import MemoryCorpus
-from ssp_env.pages import open_pages
+from ssp_env.corpus import MemoryCorpus, open_pages
 from ssp_env.protocols import Retriever
-from ssp_env.retrieval.blocklist import Blocklist
+from ssp_env.retrieval.wrappers import Blocklist
 from ssp_env.serve.handler import RetrievalHandler, Service
 from ssp_env.serve.wire import Refusal, ServeLimits
 from ssp_env.types import SearchResult

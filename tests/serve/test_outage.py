@@ -13,9 +13,9 @@ import pytest
 
 import ssp_env
 from ssp_env.errors import RetrievalError
-from ssp_env.pool import QuestionPool
+from ssp_env.game.pool import QuestionPool
+from ssp_env.game.selfplay import Agents, play_rounds
 from ssp_env.retrieval.remote import RemoteRetriever, RemoteSettings
-from ssp_env.selfplay import Agents, play_rounds
 from ssp_env.types import Conversation, Sampling
 from tests.fakes import PASSAGES, PROPOSAL, SEED, FunctionAgent, ScriptedAgent, tiny_game
 from tests.serve.live import Live, running

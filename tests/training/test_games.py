@@ -4,7 +4,7 @@ from collections import Counter
 import pytest
 
 from ssp_env.errors import ConfigError
-from ssp_env.pool import QuestionPool
+from ssp_env.game.pool import QuestionPool
 from ssp_env.types import Seed
 from training.config import RunConfig, resolved
 from training.games import build_games, demanding, fill_pool, plan_of_round

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ssp_env.corpus import MemoryCorpus
-from ssp_env.episode import Episode, Limits, advance
-from ssp_env.grammar import render_results
+from ssp_env.game.episode import Episode, Limits, advance
+from ssp_env.game.roles import ROLES
+from ssp_env.game.tools.search import SearchTool
 from ssp_env.protocols import Agent
 from ssp_env.retrieval.bm25 import Bm25Retriever
-from ssp_env.roles import ROLES
-from ssp_env.tools.search import SearchTool
+from ssp_env.tags import render_results
 from ssp_env.types import Item, Passage, ReadingCase, Sampling, SearchResult, Seed, Task, Trajectory
 from ssp_env.world import World
 from ssp_env.world.experts import ExpertAgent

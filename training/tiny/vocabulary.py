@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from ssp_env.grammar import RESERVED_TAGS, explain_invalid
+from ssp_env.tags import RESERVED_TAGS, explain_invalid
 from ssp_env.types import Invalid
 from ssp_env.world.names import N_SINGLE, WORDS
 from ssp_env.world.schema import ALIASES, INTROS, RELATIONS, TYPES, VALUES

@@ -26,7 +26,7 @@ import numpy as np
 
 from ssp_env.errors import ConfigError, SSPError
 from ssp_env.world import World, WorldConfig
-from training.tiny.evaluate import check_tasks, load_start, measure_start
+from training.tiny.examine import check_tasks, load_start, measure_start
 from training.tiny.traces import Mix, Trace, repeat_batch, world_traces
 from training.tiny.vocabulary import SPECIAL, TAGS, build_tokenizer
 

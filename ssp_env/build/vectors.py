@@ -1,0 +1,243 @@
+"""Vectors of a corpus on disk, in shards: a killed job goes on at the first shard that is not whole.
+
+A shard is a folder with ``vectors.npy`` (shape ``(rows, d)``, float16 or float32, unit length) and a manifest that says
+whose vectors they are. What is encoded together does not depend on where a job was interrupted, so the bytes do not
+either. Several processes may encode the same corpus: each shard is made by one of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from ssp_env.storage import ensure_folder, find_folder, read_manifest
+from ssp_env.errors import ConfigError, StaleIndexError
+from ssp_env.protocols import Corpus, Embedder
+from ssp_env.retrieval.encoders import Vectors, embed_checked, passage_text
+from ssp_env.retrieval.ranking import index_folder
+
+SHARD_VERSION = 1
+SHARD_PASSAGES = 8192
+CHUNK_PASSAGES = 2048
+DTYPES = ("float16", "float32")
+VECTORS_FILE = "vectors.npy"
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class VectorSpec:
+    """Whose vectors: the embedder's identity, what is put before passages, how they are stored, passages a shard."""
+
+    embedder: str
+    passage_prefix: str = ""
+    dtype: str = "float16"
+    shard_passages: int = SHARD_PASSAGES
+
+    def __post_init__(self) -> None:
+        """Check the ranges.
+
+        Raises:
+            ConfigError: If the type is unknown, a number is not positive, or the embedder has no name.
+        """
+        if self.dtype not in DTYPES or self.shard_passages < 1 or not self.embedder:
+            raise ConfigError(f"expected a named embedder, one of {DTYPES!r} and shard_passages >= 1, got {self!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class VectorShards:
+    """Complete vectors of a corpus, in the order of its positions, opened as memory maps when they are read."""
+
+    folder: Path
+    n: int
+    dimension: int
+    shard_passages: int
+
+    def batches(self) -> Iterator[Vectors]:
+        """Yield all vectors in order, float32, one shard at a time."""
+        for number in range(-(-self.n // self.shard_passages)):
+            yield np.asarray(self._open(number), dtype=np.float32)
+
+    def sample(self, n: int, rng: np.random.Generator) -> Vectors:
+        """Return ``n`` different vectors in order, float32; all of them when ``n`` is the number of vectors."""
+        positions = np.sort(rng.choice(self.n, size=n, replace=False))
+        drawn = np.empty((n, self.dimension), np.float32)
+        numbers = positions // self.shard_passages
+        for number in np.unique(numbers):
+            chosen = numbers == number
+            drawn[chosen] = self._open(int(number))[positions[chosen] % self.shard_passages]
+        return drawn
+
+    def _open(self, number: int) -> npt.NDArray[np.floating]:
+        vectors: npt.NDArray[np.floating] = np.load(shard_folder(self.folder, number) / VECTORS_FILE, mmap_mode="r")
+        return vectors
+
+
+def vectors_folder(index_dir: Path, spec: VectorSpec) -> Path:
+    """Return the folder of the shards of these vectors in a folder of indexes."""
+    settings = {"embedder": spec.embedder, "passage_prefix": spec.passage_prefix, "dtype": spec.dtype}
+    return index_folder(index_dir, "vectors", {**settings, "shard_passages": spec.shard_passages})
+
+
+def shard_folder(folder: Path, number: int) -> Path:
+    """Return the folder of one shard."""
+    return folder / f"{number:05d}"
+
+
+def encode_shards(
+    corpus: Corpus,
+    load: Callable[[], Embedder],
+    spec: VectorSpec,
+    *,
+    folder: Path,
+    rebuild: bool = False,
+    say: Say = lambda line: None,
+) -> VectorShards:
+    """Make the shards that are missing and return all.
+
+    Args:
+        corpus: The passages.
+        load: Returns the embedder; called only when there is something to encode.
+        spec: Whose vectors.
+        folder: Where the shards lie, see ``vectors_folder``.
+        rebuild: Whether shards of another corpus are replaced.
+        say: Told after each new shard how far the job is.
+
+    Raises:
+        StaleIndexError: If there are shards of another corpus and ``rebuild`` is not set.
+        RetrievalError: If the embedder returns anything but finite vectors of one shape.
+    """
+    maker = ShardMaker(corpus, load, spec, folder=folder, rebuild=rebuild)
+    clock = Clock(maker.n)
+    for number in range(maker.n_shards):
+        is_new = maker.make(number)
+        clock.count(maker.size(number), is_new=is_new)
+        if is_new:
+            say(f"shard {number + 1} of {maker.n_shards}: {clock.line()}")
+    return maker.whole()
+
+
+def n_missing(folder: Path, n: int, shard_passages: int) -> int:
+    """Return how many passages have no whole shard yet."""
+    starts = enumerate(range(0, n, shard_passages))
+    missing = [start for number, start in starts if read_manifest(shard_folder(folder, number)) is None]
+    return sum(min(start + shard_passages, n) - start for start in missing)
+
+
+class ShardMaker:
+    """Makes single shards, in any order; loads the embedder when the first one is missing."""
+
+    def __init__(
+        self, corpus: Corpus, load: Callable[[], Embedder], spec: VectorSpec, *, folder: Path, rebuild: bool = False
+    ) -> None:
+        """Prepare; see ``encode_shards``."""
+        self.n = len(corpus)
+        self.n_shards = -(-self.n // spec.shard_passages)
+        self._corpus, self._load, self._spec, self._folder = corpus, load, spec, folder
+        self._on_mismatch: Literal["refuse", "replace"] = "replace" if rebuild else "refuse"
+        self._embedder: Embedder | None = None
+        self._n_made = 0
+
+    def size(self, number: int) -> int:
+        """Return how many passages a shard has."""
+        start, stop = self._bounds(number)
+        return stop - start
+
+    def find(self, number: int) -> dict[str, object] | None:
+        """Return the manifest of a shard, or None when it is missing.
+
+        Raises:
+            StaleIndexError: If it is of another corpus and must not be replaced.
+        """
+        return find_folder(shard_folder(self._folder, number), self._expected(number), on_mismatch=self._on_mismatch)
+
+    def make(self, number: int) -> bool:
+        """Make a shard unless it is there; return whether it was made here.
+
+        Raises:
+            StaleIndexError: If it is of another corpus and must not be replaced.
+            RetrievalError: If the embedder returns anything but finite vectors of one shape.
+        """
+        n_made = self._n_made
+        ensure_folder(
+            shard_folder(self._folder, number),
+            self._expected(number),
+            build=lambda place: self._write(place, number),
+            on_mismatch=self._on_mismatch,
+        )
+        return self._n_made > n_made
+
+    def whole(self) -> VectorShards:
+        """Return all shards.
+
+        Raises:
+            StaleIndexError: If one is missing.
+        """
+        dimension = 0
+        for number in range(self.n_shards):
+            manifest = self.find(number)
+            if manifest is None:
+                place = shard_folder(self._folder, number)
+                raise StaleIndexError(
+                    f"expected a whole shard in {place}, got none; do all machines share this folder?"
+                )
+            dimension = int(str(manifest["dimension"]))
+        return VectorShards(self._folder, self.n, dimension, self._spec.shard_passages)
+
+    def _bounds(self, number: int) -> tuple[int, int]:
+        start = number * self._spec.shard_passages
+        return start, min(start + self._spec.shard_passages, self.n)
+
+    def _expected(self, number: int) -> dict[str, object]:
+        start, stop = self._bounds(number)
+        spec = self._spec
+        return {
+            "kind": "vectors",
+            "version": SHARD_VERSION,
+            "corpus": self._corpus.fingerprint,
+            "embedder": spec.embedder,
+            "passage_prefix": spec.passage_prefix,
+            "dtype": spec.dtype,
+            "start": start,
+            "stop": stop,
+        }
+
+    def _write(self, folder: Path, number: int) -> dict[str, object]:
+        start, stop = self._bounds(number)
+        self._embedder = self._embedder or self._load()
+        chunks: list[Vectors] = []
+        for first in range(start, stop, CHUNK_PASSAGES):
+            passages = [self._corpus.at(position) for position in range(first, min(first + CHUNK_PASSAGES, stop))]
+            texts = [passage_text(passage, self._spec.passage_prefix) for passage in passages]
+            chunks.append(embed_checked(self._embedder, texts))
+        vectors = np.concatenate(chunks).astype(self._spec.dtype)
+        np.save(folder / VECTORS_FILE, vectors)
+        self._n_made += 1
+        return {"dimension": vectors.shape[1]}
+
+
+class Clock:
+    """How far a job is; what was there before says nothing about the rate."""
+
+    def __init__(self, n: int) -> None:
+        """Start, with ``n`` passages to come."""
+        self._n, self._n_known, self._n_new = n, 0, 0
+        self._start_s = time.monotonic()
+
+    def count(self, n: int, *, is_new: bool) -> None:
+        """Count passages whose vectors are there."""
+        self._n_known += n
+        self._n_new += n if is_new else 0
+
+    def line(self) -> str:
+        """Return the share that is done, the rate and the time left, for people."""
+        rate = self._n_new / max(time.monotonic() - self._start_s, 1e-6)
+        left_s = int((self._n - self._n_known) / max(rate, 1e-9))
+        ends = f"{left_s // 3600:d}:{left_s // 60 % 60:02d}:{left_s % 60:02d} left"
+        return f"{100 * self._n_known / self._n:.1f} %, {rate:,.1f} passages/s, {ends}"

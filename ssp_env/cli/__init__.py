@@ -1,0 +1,1 @@
+"""The ``ssp`` command."""

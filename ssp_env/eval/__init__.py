@@ -1,0 +1,1 @@
+"""Measures and statistics of results."""

@@ -1,0 +1,198 @@
+"""The rules of the game as one flat record, with the published settings as presets.
+
+``PRESETS["paper"]``, the defaults, follows the text of arXiv 2510.18821 and ``PRESETS["code"]`` the authors' released
+code wherever the two disagree; ``PRESETS["world"]`` is for the generated world, whose questions are shorter.
+Settings of the optimiser (advantages, losses, learning rates) belong to the trainer (``training/presets.py``), and who
+reads at the gate (the policy in the paper, a judge model in the code) to the configuration of a game, not here.
+"""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Collection
+from dataclasses import dataclass, fields, replace
+from typing import Literal
+
+from ssp_env.errors import ConfigError
+from ssp_env.game.rewards import PROPOSER_REWARDS, SOLVER_REWARDS
+
+MAX_TOP_K = 100
+
+
+@dataclass(frozen=True, slots=True)
+class GameRules:
+    """Every rule that a researcher may want to vary.
+
+    Attributes:
+        min_chars: Shortest question, in characters. The paper only rejects what is "excessively short" and gives no
+            number; its preset has low ones of ours and an upper limit that no question reaches.
+        max_chars: Longest question, in characters.
+        min_words: Fewest space-separated words of a question.
+        min_searches: Fewest executed searches of a proposal.
+        distinct_queries: Whether a repeated query rejects the proposal (code).
+        exact_search_count: Whether the searches must equal the demanded number.
+        answer_in_query: Whether a query may contain the answer.
+        leak: How the answer is looked for in the question: plain case-insensitive ``substring`` (code), or
+            ``normalized`` token spans with aliases, accents and case folded.
+        gate: Whether the RAG check is made at all.
+        noise_unit: What is mixed into the evidence: single passages (paper) or whole evidence bundles (code). What the
+            other proposals do not offer comes from the corpus; see ``ssp_env.game.distractors``.
+        n_noise: How many of them.
+        closed_book_probe: Whether a question that passed is read once more without its evidence, over noise alone; a
+            correct answer rejects it.
+        chain: What makes a question pseudo multi-hop and rejects it: nothing (``any``); a correct answer without one of
+            its searches, from what the others found (``searches``); a correct answer from one passage fewer than the
+            searches demanded (``passages``).
+        n_unique_probes: Further readings over the evidence in another order, mixed with rivals, which are what searches
+            for the question and the proposer's queries find; any answer but the seed's rejects.
+        ask_for_all: Whether one further reading is asked for all answers; a second answer rejects.
+        n_rivals: Most rivals that this reading is shown; 0: ``n_noise`` of them, made up with noise.
+        rival_hops: Steps of the search for rivals, 3 at most; each after the first searches for the titles of what was
+            found so far, which brings up second answers that are several hops away.
+        n_solves: Solver episodes per task.
+        max_turns: Completions per episode.
+        top_k: Passages per search, 100 at most.
+        end_on_invalid: Whether a completion without an action ends the episode.
+        solver_reward: A name in ``SOLVER_REWARDS``.
+        proposer_reward: A name in ``PROPOSER_REWARDS``.
+        invalid_reward: What a rejected proposal pays; negative values collapse training (paper figure 5).
+        filling: How slots of rejected proposals are filled (paper appendix B.1).
+        reset_every: Rounds after which the pool is emptied (``reset`` only).
+        max_resamples: Further batches of seeds that ``resample`` may draw.
+        update_order: Which role is updated first.
+    """
+
+    min_chars: int = 10
+    max_chars: int = 10_000
+    min_words: int = 3
+    min_searches: int = 1
+    distinct_queries: bool = False
+    exact_search_count: bool = False
+    answer_in_query: bool = True
+    leak: Literal["substring", "normalized"] = "normalized"
+    gate: bool = True
+    noise_unit: Literal["passage", "bundle"] = "passage"
+    n_noise: int = 4
+    closed_book_probe: bool = False
+    chain: Literal["any", "searches", "passages"] = "any"
+    n_unique_probes: int = 0
+    ask_for_all: bool = False
+    n_rivals: int = 0
+    rival_hops: int = 1
+    n_solves: int = 5
+    max_turns: int = 10
+    top_k: int = 3
+    end_on_invalid: bool = False
+    solver_reward: str = "strict"
+    proposer_reward: str = "zero_sum"
+    invalid_reward: float = 0.0
+    filling: Literal["dummy", "resample", "reuse", "reset", "none"] = "reset"
+    reset_every: int = 10
+    max_resamples: int = 5
+    update_order: Literal["solver_first", "proposer_first"] = "solver_first"
+
+    def __post_init__(self) -> None:
+        """Check names and ranges, so that a wrong rule fails here and not in the middle of a run."""
+        for name, choices in _CHOICES.items():
+            if (value := getattr(self, name)) not in choices:
+                raise ConfigError(f"expected {name} out of {sorted(choices)}, got {value!r}; {_hint(value, choices)}")
+        for name, least in _LEAST.items():
+            value, most = getattr(self, name), _MOST.get(name, sys.maxsize)
+            if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+                span = f"{least} to {most}" if name in _MOST else least
+                raise ConfigError(f"expected {name} to be a whole number from {span}, got {value!r}; correct it")
+        for name in (f.name for f in fields(self) if f.type == "bool"):
+            if not isinstance(value := getattr(self, name), bool):
+                raise ConfigError(f"expected {name} to be true or false, got {value!r}; correct it")
+        if not _is_finite(self.invalid_reward):
+            raise ConfigError(f"expected a finite invalid_reward, got {self.invalid_reward!r}; correct it")
+        self._check_together()
+
+    def _check_together(self) -> None:
+        if self.max_chars < self.min_chars:
+            raise ConfigError(f"expected max_chars of at least min_chars, got {self.max_chars!r}; raise it")
+        if self.probes and not self.gate:
+            raise ConfigError("expected gate=true for rules that probe questions, got gate=False; switch the gate on")
+
+        if (self.n_rivals and not self.ask_for_all) or (self.rival_hops > 1 and not self.looks_for_rivals):
+            got = f"n_rivals={self.n_rivals} and rival_hops={self.rival_hops}"
+            raise ConfigError(f"expected ask_for_all=true for rules about rivals, got {got} without; switch it on")
+
+    @property
+    def looks_for_rivals(self) -> bool:
+        """Whether other answers to a question are looked for."""
+        return self.n_unique_probes > 0 or self.ask_for_all
+
+    @property
+    def probes(self) -> bool:
+        """Whether questions that passed the gate are read again."""
+        return self.closed_book_probe or self.chain != "any" or self.looks_for_rivals
+
+
+_CHOICES: dict[str, Collection[str]] = {
+    "leak": ("substring", "normalized"),
+    "noise_unit": ("passage", "bundle"),
+    "chain": ("any", "searches", "passages"),
+    "solver_reward": tuple(SOLVER_REWARDS),
+    "proposer_reward": tuple(PROPOSER_REWARDS),
+    "filling": ("dummy", "resample", "reuse", "reset", "none"),
+    "update_order": ("solver_first", "proposer_first"),
+}
+_LEAST = {
+    **dict.fromkeys(
+        ("min_chars", "min_words", "min_searches", "n_noise", "n_unique_probes", "n_rivals", "max_resamples"), 0
+    ),
+    **dict.fromkeys(("max_chars", "n_solves", "max_turns", "top_k", "reset_every", "rival_hops"), 1),
+}
+_MOST = {"top_k": MAX_TOP_K, "rival_hops": 3}
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
+def _hint(value: object, choices: Collection[str]) -> str:
+    close = difflib.get_close_matches(str(value), choices, n=1)
+    return f"did you mean {close[0]!r}?" if close else "name one of these"
+
+
+PRESETS: dict[str, GameRules] = {
+    "paper": GameRules(),
+    "code": GameRules(
+        max_chars=1000,
+        min_words=10,
+        min_searches=2,
+        distinct_queries=True,
+        leak="substring",
+        noise_unit="bundle",
+        end_on_invalid=True,
+        solver_reward="overlisting",
+        update_order="proposer_first",
+    ),
+    "world": GameRules(
+        max_chars=1000,
+        min_words=4,
+        distinct_queries=True,
+        n_noise=6,
+        n_solves=6,
+        max_turns=6,
+        top_k=2,
+        solver_reward="binary",
+        proposer_reward="zero_sum_solved",
+    ),
+}
+
+
+def rules(preset: str, **changes: object) -> GameRules:
+    """Return a preset with some fields changed.
+
+    Raises:
+        ConfigError: If the preset or a field is unknown.
+    """
+    if preset not in PRESETS:
+        raise ConfigError(f"expected a preset out of {sorted(PRESETS)}, got {preset!r}; {_hint(preset, PRESETS)}")
+    known = {f.name for f in fields(GameRules)}
+    if unknown := sorted(set(changes) - known):
+        raise ConfigError(f"expected rules out of {sorted(known)}, got {unknown}; {_hint(unknown[0], known)}")
+    return replace(PRESETS[preset], **changes)  # type: ignore[arg-type]

@@ -1,0 +1,123 @@
+"""What a run writes about its questions, and what it does when it collapses."""
+
+import json
+
+import pytest
+
+from agents.scripted import FunctionAgent
+from ssp_env.errors import AgentError
+from ssp_env.world.experts import ExpertAgent
+from training.config import RunConfig, resolved
+from training.config_json import to_json
+from training.driver import SelfPlayDriver
+from training.games import build_games
+from training.monitor import figures, measure
+from training.progress import Progress
+from training.run_folder import RunFolder
+
+SMALL = {"seeds_per_round": 6, "train_worlds": 2, "n_solves": 2, "n_rounds": 20, "eval_questions": 0, "eval_every": 2}
+
+
+@pytest.fixture
+def drive(tmp_path):
+    """Open drivers over small worlds; their folders are closed in the end."""
+    opened = []
+
+    def driven(**changes):
+        config = resolved(RunConfig(**SMALL, **changes))
+        folder = RunFolder.create(tmp_path / "run", to_json(config))
+        opened.append(folder)
+        return SelfPlayDriver(config, build_games(config), folder, progress=Progress(config.n_rounds)), folder
+
+    yield driven
+    for folder in opened:
+        folder.__exit__()
+
+
+def rounds_of(folder):
+    return [json.loads(line) for line in (folder.path / "rounds.jsonl").read_text().splitlines()]
+
+
+def test_the_truth_about_every_question_that_was_read_stands_in_both_logs(drive):
+    driver, folder = drive()
+    for _ in range(2):
+        driver.play(ExpertAgent())
+        driver.finish_round(ExpertAgent(), {})
+    first, second = folder.metrics()
+    assert first["quality/n_accepted"] > 0 and 0 < first["quality/precision"] <= 1
+    assert "quality/closed_book" not in first and second["quality/closed_book"] == 0.0
+    games = rounds_of(folder)
+    accepted = [g for g in games if g["validation"]["reason"] == "ok"]
+    assert all(g["quality"]["parseable"] for g in accepted)
+    assert [g["quality"]["closed_book"] for g in accepted if g["round"] == 2] == ["wrong"] * second[
+        "quality/n_accepted"
+    ]
+    unread = [g for g in games if g["validation"]["reason"] not in ("ok", "not_answerable")]
+    assert all("quality" not in g for g in unread)
+
+
+def test_an_agent_that_knows_the_answers_is_found_out(drive):
+    expert, known = ExpertAgent(), {}
+
+    def reply(conversation):
+        text = expert.complete([conversation], sampling=None or _sampling())[0].text
+        prompt = conversation.prompt[-1]["content"]
+        if "Answer: " in prompt and "<question>" in text:
+            known[text.split("<question>")[1].split("</question>")[0].strip()] = prompt.split("Answer: ")[1].split(
+                "\n"
+            )[0]
+        asked = prompt.rpartition("Question: ")[2].split("\n")[0].strip()
+        return f"<answer>{known[asked]}</answer>" if asked in known else text
+
+    driver, folder = drive()
+    agent = FunctionAgent(reply)
+    for _ in range(2):
+        driver.play(agent)
+        driver.finish_round(agent, {})
+    assert folder.metrics()[-1]["quality/closed_book"] == 1.0
+
+
+def _sampling():
+    from ssp_env.types import Sampling
+
+    return Sampling()
+
+
+def test_a_broken_agent_is_not_called_ignorant(drive):
+    class Tires:
+        def complete(self, conversations, *, sampling):
+            raise AgentError("down")
+
+    driver, folder = drive()
+    driver.play(ExpertAgent())
+    driver.round = 1
+    driver.finish_round(Tires(), {})
+    assert folder.metrics()[-1]["quality/closed_book"] is None
+
+
+def test_no_world_no_truth():
+    games = build_games(resolved(RunConfig(**SMALL)))
+    assert measure([], games) == [] and figures([], [], None) == {}
+
+
+@pytest.mark.parametrize("what", ["warn", "stop"])
+def test_a_collapse_warns_keeps_the_last_good_checkpoint_and_stops_if_asked_to(drive, capsys, what):
+    driver, folder = drive(on_collapse=what, keep_checkpoints=1)
+    agents = [ExpertAgent()] * 2 + [FunctionAgent(lambda _: "nothing")] * 6
+    ends = []
+    for agent in agents:
+        driver.play(agent)
+        ends.append(driver.finish_round(agent, {}))
+        checkpoint = folder.staging / "checkpoint"
+        checkpoint.mkdir()
+        driver.publish(checkpoint)
+    lines = folder.metrics()
+    assert [line.get("collapse/valid_rate") for line in lines] == [None] * 6 + [3.0, 3.0]
+    assert [end.stop for end in ends] == [False] * 6 + [what == "stop"] * 2
+    said = capsys.readouterr().out
+    assert said.count("(valid_rate)") == 1 and "since round 3" in said
+    assert [p.name for p in folder.checkpoints] == ["round-000002", "round-000008"]
+    assert "Last checkpoint before that: round-000002" in said
+    assert SelfPlayDriver(driver.config, driver.games, folder, progress=Progress(20))._alarms == driver._alarms, (
+        "a resumed run knows the alarms"
+    )
