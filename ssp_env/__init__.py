@@ -16,17 +16,18 @@ if TYPE_CHECKING:
     from ssp_env.envs.recording import RecordEpisodes
     from ssp_env.errors import SSPError
     from ssp_env.game.game import Game
-    from ssp_env.game.rollout import play
+    from ssp_env.game.rollout import rollout
     from ssp_env.game.rules import PRESETS, GameRules
-    from ssp_env.game.selfplay import play_rounds
+    from ssp_env.game.selfplay import run_rounds
     from ssp_env.protocols import Agent
     from ssp_env.registry import build_game, register_agent
     from ssp_env.retrieval import make_retriever
     from ssp_env.spaces import FreeText
-    from ssp_env.types import Completion, Conversation, Passage, Sampling, Seed, Task
+    from ssp_env.types import Answer, Completion, Conversation, Passage, Sampling, Task
 
 _HOMES = {
     "Agent": "protocols",
+    "Answer": "types",
     "Completion": "types",
     "Conversation": "types",
     "FreeText": "spaces",
@@ -38,19 +39,19 @@ _HOMES = {
     "RecordEpisodes": "envs.recording",
     "SSPError": "errors",
     "Sampling": "types",
-    "Seed": "types",
     "Task": "types",
     "build_game": "registry",
     "make_retriever": "retrieval",
     "open_corpus": "corpus",
-    "play": "game.rollout",
-    "play_rounds": "game.selfplay",
     "register_agent": "registry",
+    "rollout": "game.rollout",
+    "run_rounds": "game.selfplay",
 }
 
 __all__ = [
     "PRESETS",
     "Agent",
+    "Answer",
     "Completion",
     "Conversation",
     "FreeText",
@@ -61,14 +62,13 @@ __all__ = [
     "RecordEpisodes",
     "SSPError",
     "Sampling",
-    "Seed",
     "Task",
     "build_game",
     "make_retriever",
     "open_corpus",
-    "play",
-    "play_rounds",
     "register_agent",
+    "rollout",
+    "run_rounds",
 ]
 
 

@@ -50,7 +50,7 @@ class GameConfig(TypedDict, total=False):
             itself, the default elsewhere), ``{"agent": agent}``, or ``"judge"`` (the agent of a model judge: the
             default elsewhere with rules ``"code"``, as in the released code, which refuses other judges then).
         tasks: JSONL file of questions; None: the world's.
-        seeds: JSONL file of answers; None: the world's.
+        answers: JSONL file of answers; None: the world's.
 
     An *agent* is a registered name, ``"module:factory"``, or ``{"name": either, "kwargs": {...}}``.
     Paths are relative to the working directory.
@@ -65,7 +65,7 @@ class GameConfig(TypedDict, total=False):
     judge: str | Mapping[str, object]
     reader: str | Mapping[str, object] | None
     tasks: str | None
-    seeds: str | None
+    answers: str | None
 
 
 def complete(config: Mapping[str, object]) -> dict[str, object]:
@@ -97,7 +97,7 @@ def complete(config: Mapping[str, object]) -> dict[str, object]:
         "judge": named(config.get("judge", "exact"), JUDGES, "judge"),
         "reader": _reader(_default_reader(corpus, named_rules) if reader is None else reader),
         "tasks": _path(config.get("tasks"), "tasks"),
-        "seeds": _path(config.get("seeds"), "seeds"),
+        "answers": _path(config.get("answers"), "answers"),
     }
     judge_maker(full)
     reader_maker(full)

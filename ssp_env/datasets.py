@@ -1,8 +1,8 @@
 """Seeds and tasks from JSON Lines: what episodes start from when the world does not provide it.
 
-A task row is ``{id?, question, answers | golden_answers | answer, kind?}``; a seed row is ``{id?, answer |
+A task row is ``{id?, question, answers | golden_answers | answer, kind?}``; an answer row is ``{id?, answer |
 ground_truth, aliases?, n_searches | search_turns?}``, as in the published data of Search-R1, FlashRAG and SSP. A list
-of answers names equivalent forms, the first one being the answer of a seed. Other keys are ignored; a missing id
+of answers names equivalent forms, the first one being the answer of an answer. Other keys are ignored; a missing id
 becomes the row number.
 """
 
@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import NoReturn, TypeGuard, TypeVar
 
 from ssp_env.errors import ConfigError
-from ssp_env.types import Seed, Task
+from ssp_env.types import Answer, Task
 
 MAX_SEARCHES = 1000
-"""The most searches that a seed may demand."""
+"""The most searches that an answer may demand."""
 
-ItemT = TypeVar("ItemT", Seed, Task)
+ItemT = TypeVar("ItemT", Answer, Task)
 
 
 def read_tasks(path: Path) -> list[Task]:
@@ -31,13 +31,13 @@ def read_tasks(path: Path) -> list[Task]:
     return _read(path, task_from_row)
 
 
-def read_seeds(path: Path) -> list[Seed]:
-    """Return the seeds of a file, in order.
+def read_answers(path: Path) -> list[Answer]:
+    """Return the answers of a file, in order.
 
     Raises:
         ConfigError: If the file or a row cannot be used; the message names file and line.
     """
-    return _read(path, seed_from_row)
+    return _read(path, answer_from_row)
 
 
 def task_from_row(row: Mapping[str, object], *, default_id: str = "0") -> Task:
@@ -54,19 +54,19 @@ def task_from_row(row: Mapping[str, object], *, default_id: str = "0") -> Task:
     return Task(id=_id(row, default_id), question=question, answers=answers, kind=kind)
 
 
-def seed_from_row(row: Mapping[str, object], *, default_id: str = "0") -> Seed:
-    """Return a seed from plain JSON.
+def answer_from_row(row: Mapping[str, object], *, default_id: str = "0") -> Answer:
+    """Return an answer from plain JSON.
 
     Raises:
         ConfigError: If the answer is missing, empty or of the wrong type, or it demands not 1 to 1000 searches.
     """
     answer, *others = _texts(row, ("answer", "ground_truth"))
     aliases = _texts(row, ("aliases",)) if row.get("aliases") else ()
-    n_searches = row.get("n_searches", row.get("search_turns", Seed.__dataclass_fields__["n_searches"].default))
+    n_searches = row.get("n_searches", row.get("search_turns", Answer.__dataclass_fields__["n_searches"].default))
     if not isinstance(n_searches, int) or isinstance(n_searches, bool) or not 1 <= n_searches <= MAX_SEARCHES:
         got = shown(n_searches)
         raise ConfigError(f"expected a whole number of 1 to {MAX_SEARCHES} for 'n_searches', got {got}; correct it")
-    return Seed(id=_id(row, default_id), answer=answer, aliases=(*others, *aliases), n_searches=n_searches)
+    return Answer(id=_id(row, default_id), text=answer, aliases=(*others, *aliases), n_searches=n_searches)
 
 
 def shown(value: object) -> str:

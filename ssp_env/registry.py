@@ -18,15 +18,15 @@ from typing import Generic, TypeVar, cast
 
 from ssp_env.config import GameConfig, canonical, check_depth, complete, game_rules, judge_maker, reader_maker
 from ssp_env.corpus import MemoryCorpus, open_corpus
-from ssp_env.datasets import read_seeds, read_tasks
+from ssp_env.datasets import read_answers, read_tasks
 from ssp_env.errors import ConfigError
 from ssp_env.game.game import Game
 from ssp_env.game.tools import TOOLS
 from ssp_env.protocols import Agent, Corpus
 from ssp_env.retrieval import make_retriever
 from ssp_env.retrieval.ranking import suggest
-from ssp_env.types import Seed, Task
-from ssp_env.world import World, WorldConfig, world_seeds, world_tasks
+from ssp_env.types import Answer, Task
+from ssp_env.world import World, WorldConfig, world_answers, world_tasks
 
 __all__ = ["GameConfig", "build_agent", "build_game", "clear", "register_agent"]
 
@@ -175,7 +175,7 @@ def _build(full: Mapping[str, object]) -> Game:
         reader=reader_maker(full)(build_agent),
         rules=rules,
         prompt_set=str(full["prompt_set"]),
-        seeds=_seeds(full["seeds"], world),
+        answers=_answers(full["answers"], world),
         tasks=_tasks(full["tasks"], world),
         retriever=retriever,
     )
@@ -199,7 +199,7 @@ def _tasks(path: object, world: World | None) -> Sequence[Task]:
     return () if world is None else world_tasks(world)
 
 
-def _seeds(path: object, world: World | None) -> Sequence[Seed]:
+def _answers(path: object, world: World | None) -> Sequence[Answer]:
     if path is not None:
-        return tuple(read_seeds(Path(str(path))))
-    return () if world is None else world_seeds(world)
+        return tuple(read_answers(Path(str(path))))
+    return () if world is None else world_answers(world)

@@ -41,18 +41,18 @@ class SearchResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Seed:
+class Answer:
     """What a proposer starts from: a known answer and the number of searches demanded of the question."""
 
     id: str
-    answer: str
+    text: str
     aliases: tuple[str, ...] = ()
     n_searches: int = 2
 
     @property
-    def answers(self) -> tuple[str, ...]:
+    def accepted(self) -> tuple[str, ...]:
         """The answer followed by its aliases."""
-        return (self.answer, *self.aliases)
+        return (self.text, *self.aliases)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class Invalid:
 
 
 Action = ToolCall | Final | Invalid
-Item = Seed | Task | ReadingCase
+Item = Answer | Task | ReadingCase
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,24 +253,9 @@ class Reading:
 
 
 Reason = Literal[
-    "ok",
-    "no_question",
-    "too_short",
-    "too_long",
-    "answer_leak",
-    "no_evidence",
-    "too_few_searches",
-    "repeated_search",
-    "answer_in_query",
-    "wrong_search_count",
-    "not_answerable",
-    "closed_book",
-    "not_multi_hop",
-    "not_unique",
-    "failed",
-]
-
-
+    "ok", "no_question", "too_short", "too_long", "answer_leak", "no_evidence", "too_few_searches", "repeated_search",
+    "answer_in_query", "wrong_search_count", "not_answerable", "closed_book", "not_multi_hop", "not_unique", "failed",
+]  # fmt: skip
 ReadingKind = Literal["gate", "closed_book", "chain", "unique", "ask_for_all"]
 
 
@@ -318,7 +303,7 @@ class Round:
     that the question was proposed over and the task is solved over: a reused task may be of another one.
     """
 
-    seed: Seed
+    answer: Answer
     proposal: Trajectory
     validation: Validation
     origin: Literal["fresh", "reused", "dummy", "none"] = "none"

@@ -13,6 +13,7 @@ from ssp_env.game.tools import SearchTool
 from ssp_env.protocols import Judge, Reader, Tool, ToolRequest
 from ssp_env.tags import information, neutralise
 from ssp_env.types import (
+    Answer,
     Completion,
     Conversation,
     JudgeCase,
@@ -21,7 +22,6 @@ from ssp_env.types import (
     ReadingCase,
     Sampling,
     SearchResult,
-    Seed,
     Task,
     ToolCall,
     ToolOutput,
@@ -39,7 +39,7 @@ PASSAGES = (
     Passage("p7", "Chess", "Chess is a board game for two players."),
 )
 QUESTION = "Into which lake flows the river that passes through the birthplace of Ada Finch?"
-SEED = Seed("s0", "Lake Tarn", aliases=("Tarn Lake",), n_searches=2)
+SEED = Answer("s0", "Lake Tarn", aliases=("Tarn Lake",), n_searches=2)
 
 
 def last_user(conversation: Conversation) -> str:
@@ -200,7 +200,7 @@ def tiny_game(
         reader=reader,
         rules=rules,
         prompt_set="paper",
-        seeds=(SEED,),
+        answers=(SEED,),
         tasks=(Task("t0", QUESTION, ("Lake Tarn",)),),
         retriever=retriever,
     )

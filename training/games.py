@@ -1,4 +1,4 @@
-"""What a run plays: its games, the order of its seeds, its held-out questions."""
+"""What a run plays: its games, the order of its answers, its held-out questions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ssp_env.errors import ConfigError
 from ssp_env.game.game import Game
 from ssp_env.game.pool import QuestionPool
 from ssp_env.registry import build_game
-from ssp_env.types import Seed, Task
+from ssp_env.types import Answer, Task
 from ssp_env.world import KINDS, World, WorldConfig
 from training.config import RunConfig
 from training.settings import game_settings
@@ -27,7 +27,7 @@ MAX_SEARCHES = 2
 class Games:
     """The games that are trained on, and the game and questions of the evaluation.
 
-    ``worlds`` are those of the training games, in order; empty where seeds or passages come from files.
+    ``worlds`` are those of the training games, in order; empty where answers or passages come from files.
     ``world_seeds`` are the seeds of their worlds by fingerprint; empty where passages come from files.
     """
 
@@ -48,73 +48,75 @@ def build_games(config: RunConfig) -> Games:
     world_seeds: dict[str, int] = {}
     if config.corpus:
         game = build_game(game_settings(config))
-        training: tuple[Game, ...] = (game if game.seeds else replace(game, seeds=title_seeds(game, config.seed)),)
+        training: tuple[Game, ...] = (
+            game if game.answers else replace(game, answers=title_answers(game, config.seed)),
+        )
         held_out = game
     else:
         numbers = range(config.first_world, config.first_world + config.train_worlds)
         training = tuple(build_game(game_settings(config, world=world)) for world in numbers)
         world_seeds = {game.corpus.fingerprint: number for game, number in zip(training, numbers, strict=True)}
-        if config.seeds is None:
+        if config.answers is None:
             worlds = tuple(World(WorldConfig(seed=n, n_entities=config.world_entities)) for n in numbers)
         held_out = build_game(game_settings(config, world=config.eval_world))
     if config.demanded_searches:
-        training = tuple(replace(game, seeds=demanding(game.seeds, config.demanded_searches)) for game in training)
+        training = tuple(replace(game, answers=demanding(game.answers, config.demanded_searches)) for game in training)
     return Games(training, held_out, tuple(_held_out_tasks(config)), worlds, world_seeds)
 
 
-def demanding(seeds: Sequence[Seed], n_searches: Sequence[int]) -> tuple[Seed, ...]:
-    """Return the first seeds that demand these numbers of searches, each as often as it is named beside the others.
+def demanding(answers: Sequence[Answer], n_searches: Sequence[int]) -> tuple[Answer, ...]:
+    """Return the first answers that demand these numbers of searches, each as often as it is named beside the others.
 
-    ``(1, 1, 1, 2)`` keeps three seeds that demand one search for each that demands two, and at least one of each where
-    there are too few; numbers that are all named once keep every seed, however many there are of each.
+    ``(1, 1, 1, 2)`` keeps three answers that demand one search for each that demands two, and at least one of each
+    where there are too few; numbers that are all named once keep every answer, however many there are of each.
 
     Raises:
-        ConfigError: If one of the numbers is demanded by no seed.
+        ConfigError: If one of the numbers is demanded by no answer.
     """
-    named, held = Counter(n_searches), Counter(seed.n_searches for seed in seeds)
+    named, held = Counter(n_searches), Counter(answer.n_searches for answer in answers)
     if missing := sorted(set(named) - set(held)):
         raise ConfigError(
-            f"expected seeds that demand {missing} searches, got {sorted(held)}; change demanded_searches"
+            f"expected answers that demand {missing} searches, got {sorted(held)}; change demanded_searches"
         )
     if set(named.values()) == {1}:
-        return tuple(seed for seed in seeds if seed.n_searches in named)
+        return tuple(answer for answer in answers if answer.n_searches in named)
     scarce = min(named, key=lambda n: held[n] / named[n])
     left = {n: max(1, held[scarce] * times // named[scarce]) for n, times in named.items()}
-    kept: list[Seed] = []
-    for seed in seeds:
-        if left.get(seed.n_searches, 0):
-            left[seed.n_searches] -= 1
-            kept.append(seed)
+    kept: list[Answer] = []
+    for answer in answers:
+        if left.get(answer.n_searches, 0):
+            left[answer.n_searches] -= 1
+            kept.append(answer)
     return tuple(kept)
 
 
-def title_seeds(game: Game, seed: int) -> tuple[Seed, ...]:
+def title_answers(game: Game, seed: int) -> tuple[Answer, ...]:
     """Return titles of random passages as answers to start from, demanding one or two searches in turn."""
     rng = np.random.default_rng([seed, 3])
     positions = rng.permutation(len(game.corpus))[:N_TITLES]
     passages = {p.title: p for p in map(game.corpus.at, positions.tolist()) if p.title}
     if not passages:
-        raise ConfigError("expected seeds, got a corpus without titles; give a file of answers with --seeds")
+        raise ConfigError("expected answers, got a corpus without titles; give a file of answers with --answers")
     return tuple(
-        Seed(id=passage.id, answer=title, n_searches=1 + i % MAX_SEARCHES)
+        Answer(id=passage.id, text=title, n_searches=1 + i % MAX_SEARCHES)
         for i, (title, passage) in enumerate(passages.items())
     )
 
 
-def plan_of_round(games: Sequence[Game], config: RunConfig, round_index: int) -> list[tuple[Game, Seed]]:
-    """Return the games and seeds of a round: every pair is drawn once before any is drawn again.
+def plan_of_round(games: Sequence[Game], config: RunConfig, round_index: int) -> list[tuple[Game, Answer]]:
+    """Return the games and answers of a round: every pair is drawn once before any is drawn again.
 
-    A drawn pair stands in the plan ``proposals_per_seed`` times.
+    A drawn pair stands in the plan ``proposals_per_answer`` times.
 
-    A function of its arguments alone, so that a resumed run goes on with the same seeds.
+    A function of its arguments alone, so that a resumed run goes on with the same answers.
     """
-    pairs = [(game, seed) for game in games for seed in game.seeds]
-    plan: list[tuple[Game, Seed]] = []
-    n_drawn = config.seeds_per_round // config.proposals_per_seed
+    pairs = [(game, answer) for game in games for answer in game.answers]
+    plan: list[tuple[Game, Answer]] = []
+    n_drawn = config.answers_per_round // config.proposals_per_answer
     for i in range(round_index * n_drawn, (round_index + 1) * n_drawn):
         epoch, place = divmod(i, len(pairs))
         order = np.random.default_rng([config.seed, 4, epoch]).permutation(len(pairs))
-        plan += [pairs[int(order[place])]] * config.proposals_per_seed
+        plan += [pairs[int(order[place])]] * config.proposals_per_answer
     return plan
 
 

@@ -163,11 +163,11 @@ ClosedBook = dict[int, Literal["correct", "wrong", "error"]]
 def measure(played: Sequence[Round], games: Games) -> list[Quality | None]:
     """Return the truth about each question that a reader has read; None for the others and outside of worlds."""
     worlds = {
-        seed.id: world
+        answer.id: world
         for game, world in zip(games.training, games.worlds, strict=bool(games.worlds))
-        for seed in game.seeds
+        for answer in game.answers
     }
-    return [round_quality(worlds[r.seed.id], r) if r.seed.id in worlds else None for r in played]
+    return [round_quality(worlds[r.answer.id], r) if r.answer.id in worlds else None for r in played]
 
 
 def closed_book(played: Sequence[Round], games: Games, agent: Agent, *, max_new_tokens: int) -> ClosedBook:
@@ -184,7 +184,7 @@ def closed_book(played: Sequence[Round], games: Games, agent: Agent, *, max_new_
     )
     answered = [k for k, reading in enumerate(readings) if not reading.error]
     cases = [
-        JudgeCase(question=questions[k], answers=played[asked[k]].seed.answers, response=readings[k].response)
+        JudgeCase(question=questions[k], answers=played[asked[k]].answer.accepted, response=readings[k].response)
         for k in answered
     ]
     verdicts = game.judge.judge(cases) if cases else []

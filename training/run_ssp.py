@@ -32,7 +32,7 @@ import tyro  # noqa: E402
 
 from agents.hf import HFAgent, load_model  # noqa: E402
 from ssp_env.errors import ConfigError, SSPError  # noqa: E402
-from ssp_env.types import Item, ReadingCase, RoleName, Seed, Task  # noqa: E402
+from ssp_env.types import Answer, Item, ReadingCase, RoleName, Task  # noqa: E402
 from training.config import MAY_CHANGE, RunConfig, resolved, speaks_of_worlds_only  # noqa: E402
 from training.config_json import from_json, to_json  # noqa: E402
 from training.driver import SelfPlayDriver  # noqa: E402
@@ -183,7 +183,11 @@ def require_one_process() -> None:
 def require_room(agent: HFAgent, games: Games) -> None:
     """Refuse a context that some role's prompt fills before anything is asked."""
     game = games.training[0]
-    items: dict[RoleName, Item] = {"proposer": Seed("", ""), "solver": Task("", "", ()), "reader": ReadingCase("", ())}
+    items: dict[RoleName, Item] = {
+        "proposer": Answer("", ""),
+        "solver": Task("", "", ()),
+        "reader": ReadingCase("", ()),
+    }
     prompts = {role: game.episode(role, item).conversation for role, item in items.items()}
     lengths = {role: len(agent.context_ids(prompt)) for role, prompt in prompts.items()}
     role = max(lengths, key=lambda role: lengths[role])

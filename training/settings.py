@@ -30,7 +30,7 @@ def game_settings(config: RunConfig, *, world: int | None = None) -> dict[str, o
         "prompt_set": config.prompt_set,
         "reader": reader,
         "judge": judge,
-        "seeds": config.seeds,
+        "answers": config.answers,
     }
 
 

@@ -107,7 +107,7 @@ class SelfPlayTrainer(GRPOTrainer):  # type: ignore[misc]
         updates = UPDATES[self.settings.updates]
         due = self._step % len(updates)
         if due == 0:
-            self._round = self.driver.play(self.agent)
+            self._round = self.driver.run_round(self.agent)
         return [scored for scored in self._round if scored.row.role in updates[due]]
 
     def _padded(self, scored: Sequence[ScoredRow], tokens: int) -> dict[str, torch.Tensor]:

@@ -39,7 +39,7 @@ class RoundEnd:
 class Driver(Protocol):
     """The side of the trainer that knows the game."""
 
-    def play(self, agent: HFAgent) -> Sequence[ScoredRow]:
+    def run_round(self, agent: HFAgent) -> Sequence[ScoredRow]:
         """Play one round with the current policy and return its rows; rows may be few or none."""
         ...
 

@@ -14,14 +14,14 @@ from typing import Protocol
 
 import numpy as np
 
-from ssp_env.storage import ensure_folder
-from ssp_env.errors import ConfigError
 from ssp_env.build.vectors import SHARD_PASSAGES, Say, VectorShards, VectorSpec, encode_shards, vectors_folder
+from ssp_env.errors import ConfigError
 from ssp_env.protocols import Corpus, Embedder
 from ssp_env.retrieval.dense import DenseSettings, dense_folder, with_prefixes
 from ssp_env.retrieval.faiss_build import BLOCK_VECTORS, build_approximate
 from ssp_env.retrieval.faiss_index import flat_index, set_threads, write_index
 from ssp_env.retrieval.index_kinds import index_shape, resolve_kind
+from ssp_env.storage import ensure_folder
 
 
 class Encode(Protocol):

@@ -11,8 +11,8 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from ssp_env.errors import ConfigError
 from ssp_env.build.vectors import SHARD_PASSAGES
+from ssp_env.errors import ConfigError
 from ssp_env.retrieval.faiss_build import BLOCK_VECTORS
 from ssp_env.retrieval.index_kinds import HNSW_LINKS, KINDS, IndexShape, index_shape
 

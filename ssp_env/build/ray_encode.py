@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ssp_env.ray_cluster import connected, n_gpus
-from ssp_env.errors import ConfigError, RetrievalError, SSPError
 from ssp_env.build.vectors import Clock, Say, ShardMaker, VectorShards, VectorSpec
+from ssp_env.errors import ConfigError, RetrievalError, SSPError
 from ssp_env.protocols import Corpus, Embedder
+from ssp_env.ray_cluster import connected, n_gpus
 
 NO_PROGRESS_S = 3600.0
 """Seconds without a new shard after which the job ends. Ray starts dead workers again, also those a shard kills."""

@@ -16,11 +16,11 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from ssp_env.storage import ensure_folder, find_folder, read_manifest
 from ssp_env.errors import ConfigError, StaleIndexError
 from ssp_env.protocols import Corpus, Embedder
 from ssp_env.retrieval.encoders import Vectors, embed_checked, passage_text
 from ssp_env.retrieval.ranking import index_folder
+from ssp_env.storage import ensure_folder, find_folder, read_manifest
 
 SHARD_VERSION = 1
 SHARD_PASSAGES = 8192

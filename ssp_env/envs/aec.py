@@ -26,7 +26,7 @@ from ssp_env.envs.base import (
 )
 from ssp_env.envs.info import describe, transcript
 from ssp_env.envs.selfplay import SelfPlayScenario, playable
-from ssp_env.envs.state import Play, step
+from ssp_env.envs.state import State, step
 from ssp_env.registry import GameConfig, build_game
 from ssp_env.spaces import FreeText
 
@@ -37,7 +37,7 @@ except ImportError as error:
 
 
 class SearchSelfPlayAEC(AECEnv[str, str, str | None]):  # type: ignore[misc]
-    """A round of search self-play in PettingZoo's agent-environment cycle.
+    """A round of search self-state in PettingZoo's agent-environment cycle.
 
     Options of ``reset``, rules and rewards are those of ``SearchSelfPlay-v0``. An agent sees its own prompt and
     replies, and "" while another one acts.
@@ -56,7 +56,7 @@ class SearchSelfPlayAEC(AECEnv[str, str, str | None]):  # type: ignore[misc]
         self._observations = {agent: observation_space() for agent in self.possible_agents}
         self._scenario = SelfPlayScenario()
         self._rng: np.random.Generator = np_random()[0]
-        self._play: Play | None = None
+        self._state: State | None = None
 
     def observation_space(self, agent: str) -> FreeText:
         """Return the space of an agent's observations, always the same object."""
@@ -74,7 +74,7 @@ class SearchSelfPlayAEC(AECEnv[str, str, str | None]):  # type: ignore[misc]
         """
         item = chosen(self._scenario, self.game, options)
         self._rng = self._rng if seed is None else np_random(seed)[0]
-        self._play = opening(self._scenario, self.game, rng=self._rng, item=item)
+        self._state = opening(self._scenario, self.game, rng=self._rng, item=item)
         self.agents = list(self.possible_agents)
         self.rewards = dict.fromkeys(self.agents, 0.0)
         self._cumulative_rewards = dict.fromkeys(self.agents, 0.0)
@@ -89,8 +89,8 @@ class SearchSelfPlayAEC(AECEnv[str, str, str | None]):  # type: ignore[misc]
         Raises:
             ResetNeeded: Before the first reset.
         """
-        play = self._current()
-        return play.observation if agent == self.agent_selection else ""
+        state = self._current()
+        return state.observation if agent == self.agent_selection else ""
 
     def step(self, action: str | None) -> None:
         """Take one completion of the acting agent; None removes an agent whose round is over.
@@ -100,16 +100,16 @@ class SearchSelfPlayAEC(AECEnv[str, str, str | None]):  # type: ignore[misc]
             TypeError: If the action is not a string.
             SSPError: If something on our side failed; nothing has happened and the same step may be repeated.
         """
-        play, agent = self._current(), self.agent_selection
+        state, agent = self._current(), self.agent_selection
         if self.terminations.get(agent) or self.truncations.get(agent):
             self._was_dead_step(action)
             return
-        check_step(play, action)
-        (now,) = step(self._scenario, [play], [str(action)])
-        self._play = now
+        check_step(state, action)
+        (now,) = step(self._scenario, [state], [str(action)])
+        self._state = now
         self._cumulative_rewards[agent] = 0.0
         self._clear_rewards()
-        if len(now.verdicts) > len(play.verdicts):
+        if len(now.verdicts) > len(state.verdicts):
             self.rewards[agent] = now.reward
         if now.over:
             self._end(now)
@@ -123,12 +123,12 @@ class SearchSelfPlayAEC(AECEnv[str, str, str | None]):  # type: ignore[misc]
     def close(self) -> None:
         """Do nothing: the game is shared."""
 
-    def _current(self) -> Play:
-        if self._play is None:
+    def _current(self) -> State:
+        if self._state is None:
             raise ResetNeeded("expected a running round, got none; call reset first")
-        return self._play
+        return self._state
 
-    def _end(self, now: Play) -> None:
+    def _end(self, now: State) -> None:
         """Pay the parts that are settled last, and end all agents."""
         for trajectory in now.ended:
             if trajectory.role != "solver":
@@ -137,8 +137,8 @@ class SearchSelfPlayAEC(AECEnv[str, str, str | None]):  # type: ignore[misc]
         self.truncations = dict.fromkeys(self.agents, now.truncated)
 
     def _select(self) -> None:
-        play = self._current()
-        number = min(len(play.verdicts), self.game.rules.n_solves - 1) if play.episode.role.name == "solver" else 0
-        self.agent_selection = f"{play.episode.role.name}_{number}"
+        state = self._current()
+        number = min(len(state.verdicts), self.game.rules.n_solves - 1) if state.episode.role.name == "solver" else 0
+        self.agent_selection = f"{state.episode.role.name}_{number}"
         self.infos: dict[str, dict[str, Any]] = {agent: {} for agent in self.agents}
-        self.infos[self.agent_selection] = dict(describe(play))
+        self.infos[self.agent_selection] = dict(describe(state))

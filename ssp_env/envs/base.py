@@ -10,14 +10,14 @@ import gymnasium
 import numpy as np
 from gymnasium.error import ResetNeeded
 
-from ssp_env.datasets import seed_from_row, shown, task_from_row
+from ssp_env.datasets import answer_from_row, shown, task_from_row
 from ssp_env.envs.info import describe, transcript
-from ssp_env.envs.state import Play, Scenario, items, start, step
+from ssp_env.envs.state import Scenario, State, items, start, step
 from ssp_env.errors import ConfigError
 from ssp_env.game.episode import Limits
 from ssp_env.game.game import Game
 from ssp_env.spaces import FreeText
-from ssp_env.types import Seed, Task
+from ssp_env.types import Answer, Task
 
 MAX_OBSERVATION_CHARS = 10_000_000
 RENDER_MODES = ("ansi",)
@@ -52,14 +52,14 @@ class TextEnv(gymnasium.Env[str, str]):
         self.render_mode = check_render_mode(render_mode)
         self.game = game
         self._scenario = scenario
-        self._play: Play | None = None
+        self._state: State | None = None
 
     @property
-    def play(self) -> Play:
+    def state(self) -> State:
         """The state of the running episode, a frozen record; raises ``ResetNeeded`` before the first reset."""
-        if self._play is None:
+        if self._state is None:
             raise ResetNeeded("expected a running episode, got none; call reset first")
-        return self._play
+        return self._state
 
     def reset(
         self, *, seed: int | None = None, options: Mapping[str, object] | None = None
@@ -68,7 +68,7 @@ class TextEnv(gymnasium.Env[str, str]):
 
         Args:
             seed: Seeds the environment's generator.
-            options: ``{"task": ...}`` (solver) or ``{"seed": ...}`` (the others) chooses the item: its index, a
+            options: ``{"task": ...}`` (solver) or ``{"answer": ...}`` (the others) chooses the item: its index, a
                 record, or its plain JSON row; records are checked as rows are.
 
         Raises:
@@ -76,8 +76,8 @@ class TextEnv(gymnasium.Env[str, str]):
         """
         item = chosen(self._scenario, self.game, options)
         super().reset(seed=seed)
-        self._play = opening(self._scenario, self.game, rng=self.np_random, item=item)
-        return self._play.observation, dict(describe(self._play))
+        self._state = opening(self._scenario, self.game, rng=self.np_random, item=item)
+        return self._state.observation, dict(describe(self._state))
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Take one completion.
@@ -87,30 +87,30 @@ class TextEnv(gymnasium.Env[str, str]):
             TypeError: If the action is not a string.
             SSPError: If something on our side failed; nothing has happened and the same step may be repeated.
         """
-        check_step(self.play, action)
-        (self._play,) = step(self._scenario, [self.play], [action])
-        now = self._play
+        check_step(self.state, action)
+        (self._state,) = step(self._scenario, [self.state], [action])
+        now = self._state
         return now.observation, now.reward, now.terminated, now.truncated, dict(describe(now))
 
     def render(self) -> str | None:
         """Return the transcript so far in mode ``ansi``, else None."""
-        return transcript(self.play) if self.render_mode == "ansi" else None
+        return transcript(self.state) if self.render_mode == "ansi" else None
 
 
-def check_step(play: Play, action: object) -> None:
+def check_step(state: State, action: object) -> None:
     """Refuse a step that makes no sense.
 
     Raises:
         ResetNeeded: If the episode is over.
         TypeError: If the action is not a string.
     """
-    if play.over:
+    if state.over:
         raise ResetNeeded("expected a running episode, got one that is over; call reset first")
     if not isinstance(action, str):
         raise TypeError(f"expected a string as action, got {type(action).__name__}; pass the completion's text")
 
 
-def opening(scenario: Scenario, game: Game, *, rng: np.random.Generator, item: Seed | Task | None) -> Play:
+def opening(scenario: Scenario, game: Game, *, rng: np.random.Generator, item: Answer | Task | None) -> State:
     """Draw the key of an episode, and its item if there is none yet, and return its opening state."""
     key = int(rng.integers(2**63))
     if item is None:
@@ -128,13 +128,14 @@ def read_options(options: Mapping[str, object] | None) -> Mapping[str, object]:
     return options
 
 
-def chosen(scenario: Scenario, game: Game, options: Mapping[str, object] | None) -> Seed | Task | None:
+def chosen(scenario: Scenario, game: Game, options: Mapping[str, object] | None) -> Answer | Task | None:
     """Return the item that reset options choose, None where it is to be drawn; no generator is touched.
 
     Raises:
         ConfigError: If the options are no mapping, one is unknown, its item cannot be used, or there is none to draw.
     """
-    name, kind, convert = ("task", Task, task_from_row) if scenario.role == "solver" else ("seed", Seed, seed_from_row)
+    kind, convert = (Task, task_from_row) if scenario.role == "solver" else (Answer, answer_from_row)
+    name = kind.__name__.lower()
     given = read_options(options)
     if unknown := sorted(set(given) - {name}, key=str):
         raise ConfigError(f"expected reset options out of [{name!r}], got {unknown}; correct the name")
@@ -144,8 +145,14 @@ def chosen(scenario: Scenario, game: Game, options: Mapping[str, object] | None)
     if value is None:
         return None
     if isinstance(value, kind | Mapping):
-        return convert(asdict(value) if isinstance(value, Task | Seed) else value)
+        return convert(_row(value) if isinstance(value, Task | Answer) else value)
     if isinstance(value, int | np.integer) and not isinstance(value, bool) and 0 <= value < len(drawn):
         return drawn[int(value)]
     wanted = f"an index below {len(drawn)}, a {kind.__name__} or its row"
     raise ConfigError(f"expected {wanted} for {name!r}, got {shown(value)}; pass one of these")
+
+
+def _row(item: Task | Answer) -> dict[str, object]:
+    """Return a record as the row it would be read from, so that records are checked as rows are."""
+    row = asdict(item)
+    return row if isinstance(item, Task) else {"answer": row.pop("text"), **row}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NotRequired, TypedDict
 
-from ssp_env.envs.state import Play
+from ssp_env.envs.state import State
 from ssp_env.types import Invalid, Message, RoleName, Trajectory
 
 
@@ -24,7 +24,7 @@ class Info(TypedDict):
         turns_left: Completions that it may still write.
         valid_action: Whether the last action was one; True after a reset.
         invalid_reason: Why not: ``no_action``, ``unclosed``, ``empty_argument``, ``not_allowed``, ``too_long`` or "".
-        item_id: End: the id of the task or seed.
+        item_id: End: the id of the task or answer.
         truncation: End: what cut the last episode short (``turn_limit``, ``invalid_action``), or "".
         validation: End, not for a lone solver: ``ok`` or why the question was rejected.
         verdicts: End: what decided each solve, ``"correct"`` or ``"wrong"``, a colon and the method (``"exact"``).
@@ -46,11 +46,11 @@ class Info(TypedDict):
     rewards: NotRequired[dict[str, list[float]]]
 
 
-def describe(play: Play) -> Info:
+def describe(state: State) -> Info:
     """Return the info of a state."""
-    episode = play.episode
+    episode = state.episode
     turns_left = episode.turns_left if episode.running else 0
-    action = play.turn.action if play.turn else None
+    action = state.turn.action if state.turn else None
     info = Info(
         role=episode.role.name,
         messages=episode.conversation.messages(),
@@ -62,28 +62,28 @@ def describe(play: Play) -> Info:
         invalid_reason=action.reason if isinstance(action, Invalid) else "",
     )
     if not episode.running:
-        _add_end(info, play)
+        _add_end(info, state)
     return info
 
 
-def transcript(play: Play) -> str:
+def transcript(state: State) -> str:
     """Return all that was said so far, by role, as one text."""
-    parts = [_said(trajectory) for trajectory in play.ended]
-    if play.episode.running:
-        parts.append(_said(play.episode.record()))
-    if play.validation is not None:
-        parts.append(f"--- validation: {play.validation.reason}")
+    parts = [_said(trajectory) for trajectory in state.ended]
+    if state.episode.running:
+        parts.append(_said(state.episode.record()))
+    if state.validation is not None:
+        parts.append(f"--- validation: {state.validation.reason}")
     return "\n".join(parts)
 
 
-def _add_end(info: Info, play: Play) -> None:
-    info["item_id"] = play.item.id
-    info["truncation"] = play.episode.truncation
-    if play.validation is not None:
-        info["validation"] = play.validation.reason
-    info["verdicts"] = [f"{verdict.label}:{verdict.method}" for verdict in play.verdicts]
+def _add_end(info: Info, state: State) -> None:
+    info["item_id"] = state.item.id
+    info["truncation"] = state.episode.truncation
+    if state.validation is not None:
+        info["validation"] = state.validation.reason
+    info["verdicts"] = [f"{verdict.label}:{verdict.method}" for verdict in state.verdicts]
     rewards: dict[str, list[float]] = {}
-    for trajectory in play.ended:
+    for trajectory in state.ended:
         if trajectory.reward is not None:
             rewards.setdefault(trajectory.role, []).append(trajectory.reward)
     info["rewards"] = rewards

@@ -11,12 +11,12 @@ from gymnasium.vector import AutoresetMode
 
 from ssp_env.envs.base import TextEnv
 from ssp_env.envs.gate import accept, enter_gate, pay_proposer, read_all
-from ssp_env.envs.state import Play, judge_solves
+from ssp_env.envs.state import State, judge_solves
 from ssp_env.envs.vector import TextVectorEnv
 from ssp_env.errors import AgentError, ConfigError
 from ssp_env.game.game import Game
 from ssp_env.game.readers import AgentReader
-from ssp_env.game.rollout import play_apart
+from ssp_env.game.rollout import rollout_apart
 from ssp_env.protocols import Agent, Reader
 from ssp_env.registry import GameConfig, build_agent, build_game
 from ssp_env.types import ReadingCase, RoleName, Sampling
@@ -46,50 +46,50 @@ class ProposerScenario:
                 "opponent, switch the rule 'gate' off, or use SearchSelfPlay-v0"
             )
 
-    def settle(self, plays: Sequence[Play]) -> list[Play]:
+    def settle(self, states: Sequence[State]) -> list[State]:
         """Validate the proposals, let the opponent solve the accepted ones, pay and end."""
-        entered = [enter_gate(play) for play in plays]
+        entered = [enter_gate(state) for state in states]
         pending = [i for i, step in enumerate(entered) if isinstance(step, ReadingCase)]
         cases = [step for step in entered if isinstance(step, ReadingCase)]
         read = []
         if self._reader is not None:
-            read = read_all(self._reader, [plays[i] for i in pending], cases)
+            read = read_all(self._reader, [states[i] for i in pending], cases)
         validations = {i: step for i, step in enumerate(entered) if not isinstance(step, ReadingCase)}
         validations.update(zip(pending, read, strict=True))
-        judged = [accept(play, validations[i]) for i, play in enumerate(plays)]
+        judged = [accept(state, validations[i]) for i, state in enumerate(states)]
         return [
-            replace(play, episode=proposed.episode, reward=play.ended[0].reward or 0.0).closes()
-            for proposed, play in zip(plays, self._paid(judged), strict=True)
+            replace(state, episode=proposed.episode, reward=state.ended[0].reward or 0.0).closes()
+            for proposed, state in zip(states, self._paid(judged), strict=True)
         ]
 
-    def _paid(self, plays: Sequence[Play]) -> list[Play]:
+    def _paid(self, states: Sequence[State]) -> list[State]:
         if self._opponent is None:
-            rewards = [play.game.rules.invalid_reward if play.task is None else 1.0 for play in plays]
+            rewards = [state.game.rules.invalid_reward if state.task is None else 1.0 for state in states]
             return [
-                replace(play, ended=(replace(play.ended[0], reward=reward),))
-                for play, reward in zip(plays, rewards, strict=True)
+                replace(state, ended=(replace(state.ended[0], reward=reward),))
+                for state, reward in zip(states, rewards, strict=True)
             ]
-        solved = iter(self._solve([play for play in plays if play.task is not None], self._opponent))
-        return [pay_proposer(play if play.task is None else next(solved)) for play in plays]
+        solved = iter(self._solve([state for state in states if state.task is not None], self._opponent))
+        return [pay_proposer(state if state.task is None else next(solved)) for state in states]
 
-    def _solve(self, plays: Sequence[Play], opponent: Agent) -> list[Play]:
-        """Return the plays with the opponent's solves: all searches of a turn and all verdicts in one call each."""
+    def _solve(self, states: Sequence[State], opponent: Agent) -> list[State]:
+        """Return the states with the opponent's solves: all searches of a turn and all verdicts in one call each."""
         parties = [
-            ([play.game.episode("solver", play.task) for _ in range(play.game.rules.n_solves)], play.rng())
-            for play in plays
-            if play.task is not None
+            ([state.game.episode("solver", state.task) for _ in range(state.game.rules.n_solves)], state.rng())
+            for state in states
+            if state.task is not None
         ]
-        for solve in chain.from_iterable(play_apart(parties, opponent, sampling=self._sampling)):
+        for solve in chain.from_iterable(rollout_apart(parties, opponent, sampling=self._sampling)):
             if solve.status == "failed":
                 raise AgentError(f"expected the opponent's solves, got a failure ({solve.error}); repeat the step")
-        tried = [replace(play, episode=e) for play, (solves, _) in zip(plays, parties, strict=True) for e in solves]
+        tried = [replace(state, episode=e) for state, (solves, _) in zip(states, parties, strict=True) for e in solves]
         judged = iter(judge_solves(tried))
-        return [_with_solves(play, list(islice(judged, play.game.rules.n_solves))) for play in plays]
+        return [_with_solves(state, list(islice(judged, state.game.rules.n_solves))) for state in states]
 
 
-def _with_solves(play: Play, solved: Sequence[Play]) -> Play:
-    ended = (*play.ended, *(solve.ended[-1] for solve in solved))
-    return replace(play, ended=ended, verdicts=tuple(solve.verdicts[-1] for solve in solved))
+def _with_solves(state: State, solved: Sequence[State]) -> State:
+    ended = (*state.ended, *(solve.ended[-1] for solve in solved))
+    return replace(state, ended=ended, verdicts=tuple(solve.verdicts[-1] for solve in solved))
 
 
 class SearchProposerEnv(TextEnv):
@@ -98,7 +98,7 @@ class SearchProposerEnv(TextEnv):
     ## Description
     The proposer of Search Self-Play (arXiv 2510.18821). It sees an answer and a number of searches, looks for facts
     about the answer, and ends with a question. The question must pass the rule filter and the gate: a reader has to
-    find the answer in what the proposer found, with noise mixed in.
+    find the answer in what the proposer found, with distractors mixed in.
 
     ## Action Space
     `FreeText(32768)`: the text of one completion. The first completed block counts: `<search>query</search>` (or
@@ -109,8 +109,8 @@ class SearchProposerEnv(TextEnv):
     `<information>` block; at the end "".
 
     ## Starting State
-    A seed drawn from `seeds` with the environment's generator, or the one in `options={"seed": ...}`: its index, a
-    `Seed`, or a row like `{"answer": "...", "n_searches": 2}`.
+    An answer drawn from `answers` with the environment's generator, or the one in `options={"answer": ...}`: its
+    index, an `Answer`, or a row like `{"answer": "...", "n_searches": 2}`.
 
     ## Rewards
     At the end. Without `opponent`: 1 for an accepted question. With one: the rule `proposer_reward` of the share of

@@ -15,7 +15,7 @@ import gymnasium
 from gymnasium.utils import RecordConstructorArgs
 
 from ssp_env.envs.base import TextEnv
-from ssp_env.envs.state import Play
+from ssp_env.envs.state import State
 from ssp_env.errors import ConfigError
 from ssp_env.game.records import SCHEMA, item_record, trajectory_record, validation_record, verdict_record
 
@@ -65,29 +65,29 @@ class RecordEpisodes(gymnasium.Wrapper[str, str, str, str], RecordConstructorArg
         reply = self.env.step(action)
         if reply[2] or reply[3]:
             spec = self._inner.spec
-            record = episode_record(self._inner.play, with_prompts=self._with_prompts)
+            record = episode_record(self._inner.state, with_prompts=self._with_prompts)
             head = {"schema": SCHEMA, "env": spec and spec.id, "terminated": reply[2], "truncated": reply[3]}
             line = json.dumps(head | record, ensure_ascii=False, allow_nan=False)
             _append(self._path, line.encode("utf-8", "replace") + b"\n")
         return reply
 
 
-def episode_record(play: Play, *, with_prompts: bool = False) -> dict[str, object]:
+def episode_record(state: State, *, with_prompts: bool = False) -> dict[str, object]:
     """Return what happened in an environment's episode as plain JSON.
 
     ``episodes`` are those of all roles in order, with their rewards and the solves with their verdicts; ``validation``
     is None where nothing was proposed, and ``task`` where nothing was accepted. A running role's episode is included.
     """
-    verdicts = iter(play.verdicts)
-    running = [play.episode.record()] if play.episode.running else []
-    episodes = [trajectory_record(trajectory, with_prompt=with_prompts) for trajectory in (*play.ended, *running)]
+    verdicts = iter(state.verdicts)
+    running = [state.episode.record()] if state.episode.running else []
+    episodes = [trajectory_record(trajectory, with_prompt=with_prompts) for trajectory in (*state.ended, *running)]
     for episode in episodes:
         if episode["role"] == "solver" and (verdict := next(verdicts, None)):
             episode["verdict"] = verdict_record(verdict)
     return {
-        "item": item_record(play.item),
-        "task": play.task and item_record(play.task),
-        "validation": play.validation and validation_record(play.validation),
+        "item": item_record(state.item),
+        "task": state.task and item_record(state.task),
+        "validation": state.validation and validation_record(state.validation),
         "episodes": episodes,
     }
 

@@ -10,7 +10,7 @@ from gymnasium.vector import AutoresetMode
 
 from ssp_env.envs.base import TextEnv
 from ssp_env.envs.gate import accept, enter_gate, leave_gate, pay_proposer, read_all
-from ssp_env.envs.state import Play, judge_solves
+from ssp_env.envs.state import State, judge_solves
 from ssp_env.envs.vector import TextVectorEnv
 from ssp_env.errors import ConfigError
 from ssp_env.game.game import Game
@@ -24,35 +24,35 @@ class SelfPlayScenario:
 
     role: RoleName = "proposer"
 
-    def settle(self, plays: Sequence[Play]) -> list[Play]:
+    def settle(self, states: Sequence[State]) -> list[State]:
         """Open the next role's episode, or pay and end."""
-        settled: dict[int, Play] = {}
+        settled: dict[int, State] = {}
         for role, handle in (("proposer", self._proposed), ("reader", self._read), ("solver", self._solved)):
-            members = [i for i, play in enumerate(plays) if play.episode.role.name == role]
-            settled.update(zip(members, handle([plays[i] for i in members]), strict=True))
-        return [settled[i] for i in range(len(plays))]
+            members = [i for i, state in enumerate(states) if state.episode.role.name == role]
+            settled.update(zip(members, handle([states[i] for i in members]), strict=True))
+        return [settled[i] for i in range(len(states))]
 
-    def _proposed(self, plays: Sequence[Play]) -> list[Play]:
-        entered = [enter_gate(play) for play in plays]
+    def _proposed(self, states: Sequence[State]) -> list[State]:
+        entered = [enter_gate(state) for state in states]
         validations = {i: step for i, step in enumerate(entered) if isinstance(step, Validation)}
         cases = {i: step for i, step in enumerate(entered) if isinstance(step, ReadingCase)}
-        asked = [i for i in cases if plays[i].game.reader is not None]
-        if asked and (reader := plays[asked[0]].game.reader) is not None:
-            read = read_all(reader, [plays[i] for i in asked], [cases[i] for i in asked])
+        asked = [i for i in cases if states[i].game.reader is not None]
+        if asked and (reader := states[asked[0]].game.reader) is not None:
+            read = read_all(reader, [states[i] for i in asked], [cases[i] for i in asked])
             validations.update(zip(asked, read, strict=True))
         return [
-            _go_on(play, validations[i]) if i in validations else _open_reader(play, cases[i])
-            for i, play in enumerate(plays)
+            _go_on(state, validations[i]) if i in validations else _open_reader(state, cases[i])
+            for i, state in enumerate(states)
         ]
 
-    def _read(self, plays: Sequence[Play]) -> list[Play]:
-        readings = [reading(play.episode.record()) for play in plays]
-        cases = [case for play in plays if isinstance(case := play.episode.item, ReadingCase)]
-        validations = leave_gate([(play, play.ended[0]) for play in plays], cases, readings)
-        return [_go_on(play, validation) for play, validation in zip(plays, validations, strict=True)]
+    def _read(self, states: Sequence[State]) -> list[State]:
+        readings = [reading(state.episode.record()) for state in states]
+        cases = [case for state in states if isinstance(case := state.episode.item, ReadingCase)]
+        validations = leave_gate([(state, state.ended[0]) for state in states], cases, readings)
+        return [_go_on(state, validation) for state, validation in zip(states, validations, strict=True)]
 
-    def _solved(self, plays: Sequence[Play]) -> list[Play]:
-        return [_solve_or_end(play) for play in judge_solves(plays)]
+    def _solved(self, states: Sequence[State]) -> list[State]:
+        return [_solve_or_end(state) for state in judge_solves(states)]
 
 
 class SearchSelfPlayEnv(TextEnv):
@@ -72,8 +72,8 @@ class SearchSelfPlayEnv(TextEnv):
     block; at the end "".
 
     ## Starting State
-    A seed drawn from `seeds` with the environment's generator, or the one in `options={"seed": ...}`: its index, a
-    `Seed`, or a row like `{"answer": "...", "n_searches": 2}`.
+    An answer drawn from `answers` with the environment's generator, or the one in `options={"answer": ...}`: its
+    index, an `Answer`, or a row like `{"answer": "...", "n_searches": 2}`.
 
     ## Rewards
     A step that ends a solve pays its verdict (the rule `solver_reward`: 1 or 0); every other step pays 0. The sum over
@@ -135,20 +135,20 @@ def playable(game: Game) -> Game:
     return game
 
 
-def _open_reader(play: Play, case: ReadingCase) -> Play:
-    proposal = play.episode.record()
-    return replace(play, ended=(proposal,)).opens(play.game.episode("reader", case))
+def _open_reader(state: State, case: ReadingCase) -> State:
+    proposal = state.episode.record()
+    return replace(state, ended=(proposal,)).opens(state.game.episode("reader", case))
 
 
-def _go_on(play: Play, validation: Validation) -> Play:
-    play = accept(play, validation)
-    if play.ended[-1].role == "reader":
-        read = replace(play.ended[-1], reward=float(validation.ok))
-        play = replace(play, ended=(*play.ended[:-1], read))
-    return _solve_or_end(play)
+def _go_on(state: State, validation: Validation) -> State:
+    state = accept(state, validation)
+    if state.ended[-1].role == "reader":
+        read = replace(state.ended[-1], reward=float(validation.ok))
+        state = replace(state, ended=(*state.ended[:-1], read))
+    return _solve_or_end(state)
 
 
-def _solve_or_end(play: Play) -> Play:
-    if play.task is None or len(play.verdicts) == play.game.rules.n_solves:
-        return pay_proposer(play).closes()
-    return play.opens(play.game.episode("solver", play.task))
+def _solve_or_end(state: State) -> State:
+    if state.task is None or len(state.verdicts) == state.game.rules.n_solves:
+        return pay_proposer(state).closes()
+    return state.opens(state.game.episode("solver", state.task))

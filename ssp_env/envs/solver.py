@@ -8,7 +8,7 @@ from typing import Unpack
 from gymnasium.vector import AutoresetMode
 
 from ssp_env.envs.base import TextEnv
-from ssp_env.envs.state import Play, judge_solves
+from ssp_env.envs.state import State, judge_solves
 from ssp_env.envs.vector import TextVectorEnv
 from ssp_env.registry import GameConfig, build_game
 from ssp_env.types import RoleName
@@ -19,9 +19,9 @@ class SolverScenario:
 
     role: RoleName = "solver"
 
-    def settle(self, plays: Sequence[Play]) -> list[Play]:
+    def settle(self, states: Sequence[State]) -> list[State]:
         """Judge the answers and end."""
-        return [play.closes() for play in judge_solves(plays)]
+        return [state.closes() for state in judge_solves(states)]
 
 
 class SearchSolverEnv(TextEnv):

@@ -18,9 +18,9 @@ from ssp_env.game.episode import Episode, advance
 from ssp_env.game.game import Game
 from ssp_env.game.scoring import score_solves
 from ssp_env.types import (
+    Answer,
     Completion,
     RoleName,
-    Seed,
     Task,
     Trajectory,
     Turn,
@@ -30,7 +30,7 @@ from ssp_env.types import (
 
 
 @dataclass(frozen=True, slots=True)
-class Play:
+class State:
     """The state of one environment episode.
 
     Attributes:
@@ -50,7 +50,7 @@ class Play:
     """
 
     game: Game
-    item: Seed | Task
+    item: Answer | Task
     key: int
     episode: Episode
     task: Task | None = None
@@ -72,11 +72,11 @@ class Play:
         """Return the generator for what follows the acting episode; the same one when a step is repeated."""
         return np.random.default_rng([self.key, len(self.ended)])
 
-    def opens(self, episode: Episode) -> Play:
+    def opens(self, episode: Episode) -> State:
         """Return the state in which another role's episode begins."""
         return replace(self, episode=episode, observation=prompt_text(episode))
 
-    def closes(self) -> Play:
+    def closes(self) -> State:
         """Return the state in which it is over: truncated when a limit ended the last episode, else terminated.
 
         An episode that the rule ``end_on_invalid`` ended is terminated: a rule is no limit.
@@ -93,8 +93,8 @@ class Scenario(Protocol):
         """The role that starts."""
         ...
 
-    def settle(self, plays: Sequence[Play]) -> list[Play]:
-        """Return the next state of plays whose acting episode has just ended.
+    def settle(self, states: Sequence[State]) -> list[State]:
+        """Return the next state of states whose acting episode has just ended.
 
         Raises:
             SSPError: If something on our side failed; then nothing has happened.
@@ -102,30 +102,30 @@ class Scenario(Protocol):
         ...
 
 
-def items(scenario: Scenario, game: Game) -> Sequence[Seed] | Sequence[Task]:
+def items(scenario: Scenario, game: Game) -> Sequence[Answer] | Sequence[Task]:
     """Return what episodes of a scenario are drawn from."""
-    return game.tasks if scenario.role == "solver" else game.seeds
+    return game.tasks if scenario.role == "solver" else game.answers
 
 
-def start(scenario: Scenario, game: Game, item: Seed | Task, *, key: int) -> Play:
+def start(scenario: Scenario, game: Game, item: Answer | Task, *, key: int) -> State:
     """Return the opening state."""
     episode = game.episode(scenario.role, item)
     task = item if isinstance(item, Task) else None
-    return Play(game, item, key, episode, task=task, observation=prompt_text(episode))
+    return State(game, item, key, episode, task=task, observation=prompt_text(episode))
 
 
-def step(scenario: Scenario, plays: Sequence[Play], texts: Sequence[str]) -> list[Play]:
+def step(scenario: Scenario, states: Sequence[State], texts: Sequence[str]) -> list[State]:
     """Return the states after one completion each; all searches are answered by one retrieval call.
 
     Raises:
         SSPError: If something on our side failed; the given states are still good.
     """
-    episodes = [copy(play.episode) for play in plays]
+    episodes = [copy(state.episode) for state in states]
     advance(episodes, [Completion(_well_formed(text)) for text in texts])
-    moved = [_moved(play, episode) for play, episode in zip(plays, episodes, strict=True)]
+    moved = [_moved(state, episode) for state, episode in zip(states, episodes, strict=True)]
     ended = [i for i, episode in enumerate(episodes) if not episode.running]
-    for i, play in zip(ended, scenario.settle([moved[i] for i in ended]), strict=True):
-        moved[i] = play
+    for i, state in zip(ended, scenario.settle([moved[i] for i in ended]), strict=True):
+        moved[i] = state
     return moved
 
 
@@ -134,25 +134,25 @@ def prompt_text(episode: Episode) -> str:
     return "\n\n".join(message["content"] for message in episode.conversation.prompt)
 
 
-def judge_solves(plays: Sequence[Play]) -> list[Play]:
-    """Return the plays with their ended solver episode judged and paid.
+def judge_solves(states: Sequence[State]) -> list[State]:
+    """Return the states with their ended solver episode judged and paid.
 
     Raises:
         JudgeError: If the judge gave no verdict on one of them.
     """
-    scored = score_solves([(play.game, play.episode.record()) for play in plays])
+    scored = score_solves([(state.game, state.episode.record()) for state in states])
     judged = []
-    for play, (solve, verdict) in zip(plays, scored, strict=True):
+    for state, (solve, verdict) in zip(states, scored, strict=True):
         if solve.reward is None:
             raise JudgeError(f"expected a verdict, got none ({verdict.method}: {solve.error}); repeat the step")
-        ended, verdicts = (*play.ended, solve), (*play.verdicts, verdict)
-        judged.append(replace(play, reward=solve.reward, ended=ended, verdicts=verdicts))
+        ended, verdicts = (*state.ended, solve), (*state.verdicts, verdict)
+        judged.append(replace(state, reward=solve.reward, ended=ended, verdicts=verdicts))
     return judged
 
 
-def _moved(play: Play, episode: Episode) -> Play:
+def _moved(state: State, episode: Episode) -> State:
     turn = episode.conversation.turns[-1]
-    return replace(play, episode=episode, turn=turn, observation=turn.observation, reward=0.0)
+    return replace(state, episode=episode, turn=turn, observation=turn.observation, reward=0.0)
 
 
 def _well_formed(text: str) -> str:

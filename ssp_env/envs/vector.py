@@ -29,10 +29,10 @@ from ssp_env.envs.base import (
     read_options,
 )
 from ssp_env.envs.info import describe, transcript
-from ssp_env.envs.state import Play, Scenario, items, step
+from ssp_env.envs.state import Scenario, State, items, step
 from ssp_env.errors import ConfigError
 from ssp_env.game.game import Game
-from ssp_env.types import Seed, Task
+from ssp_env.types import Answer, Task
 
 Texts = tuple[str, ...]
 Numbers = npt.NDArray[np.float64]
@@ -86,14 +86,14 @@ class TextVectorEnv(VectorEnv[Texts, Sequence[str], npt.NDArray[Any]]):
         self._max_steps = limit
         self._steps = [0] * num_envs
         self._rngs = [np_random()[0] for _ in range(num_envs)]
-        self._plays: list[Play] = []
+        self._states: list[State] = []
 
     @property
-    def plays(self) -> tuple[Play, ...]:
+    def states(self) -> tuple[State, ...]:
         """The states of all episodes; raises ``ResetNeeded`` before the first reset."""
-        if not self._plays:
+        if not self._states:
             raise ResetNeeded("expected running episodes, got none; call reset first")
-        return tuple(self._plays)
+        return tuple(self._states)
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: Mapping[str, object] | None = None
@@ -115,7 +115,7 @@ class TextVectorEnv(VectorEnv[Texts, Sequence[str], npt.NDArray[Any]]):
         seeds, choices = self._seeds(seed), self._options(given)
         self._check_autoreset()
         opened = self._open({i: chosen(self._scenario, self.game, choices[i]) for i in members}, seeds)
-        self._plays = [opened[i] if i in opened else self._plays[i] for i in range(self.num_envs)]
+        self._states = [opened[i] if i in opened else self._states[i] for i in range(self.num_envs)]
         self._steps = [0 if i in opened else self._steps[i] for i in range(self.num_envs)]
         return self._texts(), self._infos({}, opened)
 
@@ -131,19 +131,19 @@ class TextVectorEnv(VectorEnv[Texts, Sequence[str], npt.NDArray[Any]]):
             ValueError: If the actions are no sequence, or their number is not ``num_envs``.
             SSPError: If something on our side failed; nothing has happened and the same step may be repeated.
         """
-        plays = self.plays
+        states = self.states
         if not _is_list(actions) or len(actions) != self.num_envs:
             raise ValueError(f"expected {self.num_envs} actions, got {actions!r:.80}; pass one string per episode")
-        over = [i for i, play in enumerate(plays) if play.over and self._mode is AutoresetMode.NEXT_STEP]
+        over = [i for i, state in enumerate(states) if state.over and self._mode is AutoresetMode.NEXT_STEP]
         going = [i for i in range(self.num_envs) if i not in over]
         for i in going:
-            check_step(plays[i], actions[i])
-        moved = step(self._scenario, [plays[i] for i in going], [actions[i] for i in going])
-        now = {i: self._limited(i, play) for i, play in zip(going, moved, strict=True)}
+            check_step(states[i], actions[i])
+        moved = step(self._scenario, [states[i] for i in going], [actions[i] for i in going])
+        now = {i: self._limited(i, state) for i, state in zip(going, moved, strict=True)}
         ended = [i for i in going if now[i].over] if self._mode is AutoresetMode.SAME_STEP else []
         again = self._open(dict.fromkeys([*over, *ended]), [None] * self.num_envs)
         now |= {i: again[i] for i in over}
-        self._plays = [again.get(i, now[i]) for i in range(self.num_envs)]
+        self._states = [again.get(i, now[i]) for i in range(self.num_envs)]
         self._steps = [0 if i in again else self._steps[i] + 1 for i in range(self.num_envs)]
         infos: dict[str, Any] = {}
         for i in ended:
@@ -156,25 +156,25 @@ class TextVectorEnv(VectorEnv[Texts, Sequence[str], npt.NDArray[Any]]):
 
     def render(self) -> tuple[str, ...] | None:
         """Return one transcript per episode in mode ``ansi``, else None."""
-        return tuple(map(transcript, self.plays)) if self.render_mode == "ansi" else None
+        return tuple(map(transcript, self.states)) if self.render_mode == "ansi" else None
 
     def _texts(self) -> Texts:
-        return tuple(play.observation for play in self._plays)
+        return tuple(state.observation for state in self._states)
 
-    def _limited(self, i: int, play: Play) -> Play:
-        """Return the play, truncated if it has had its last step."""
+    def _limited(self, i: int, state: State) -> State:
+        """Return the state, truncated if it has had its last step."""
         last = self._max_steps is not None and self._steps[i] + 1 >= self._max_steps
-        return replace(play, truncated=True) if last else play
+        return replace(state, truncated=True) if last else state
 
     def _check_autoreset(self) -> None:
         if self._mode is not AutoresetMode.DISABLED and not items(self._scenario, self.game):
-            kind = "tasks" if self._scenario.role == "solver" else "seeds"
+            kind = "tasks" if self._scenario.role == "solver" else "answers"
             raise ConfigError(
                 f"expected {kind} to draw from when an episode ends, got none; pass {kind}='file.jsonl', or "
                 "autoreset_mode='Disabled' and options at every reset"
             )
 
-    def _open(self, picked: Mapping[int, Seed | Task | None], seeds: Sequence[int | None]) -> dict[int, Play]:
+    def _open(self, picked: Mapping[int, Answer | Task | None], seeds: Sequence[int | None]) -> dict[int, State]:
         """Open episodes, all or none: only when all could be opened do their generators move on."""
         rngs = {i: deepcopy(self._rngs[i]) if seeds[i] is None else np_random(seeds[i])[0] for i in picked}
         opened = {i: opening(self._scenario, self.game, rng=rngs[i], item=item) for i, item in picked.items()}
@@ -184,7 +184,7 @@ class TextVectorEnv(VectorEnv[Texts, Sequence[str], npt.NDArray[Any]]):
     def _infos(self, infos: dict[str, Any], members: Iterable[int]) -> dict[str, Any]:
         """Return the infos with those of members added."""
         for i in members:
-            infos = self._add_info(infos, dict(describe(self._plays[i])), i)
+            infos = self._add_info(infos, dict(describe(self._states[i])), i)
         return infos
 
     def _mask(self, flags: object) -> Flags:
@@ -192,7 +192,7 @@ class TextVectorEnv(VectorEnv[Texts, Sequence[str], npt.NDArray[Any]]):
             return np.ones(self.num_envs, dtype=np.bool_)
         if not isinstance(flags, np.ndarray) or flags.dtype != np.bool_ or flags.shape != (self.num_envs,):
             raise ValueError(f"expected a boolean array of shape ({self.num_envs},) as reset_mask, got {flags!r}")
-        if not self._plays and not flags.all():
+        if not self._states and not flags.all():
             raise ResetNeeded("expected a full reset first, got a reset_mask; call reset without it")
         return flags
 

@@ -1,9 +1,9 @@
 """Passages that are mixed into what a reader is shown.
 
-Noise is evidence of other proposals of the same batch and corpus: ``n_noise`` single passages (paper) or whole
+They are evidence of other proposals of the same batch and corpus: ``n_distractors`` passages (paper) or whole
 evidence bundles (released code). Single passages that fall short are drawn from the corpus at random; bundles are made
-up of what a search for the title of a random passage finds. A passage of the proposal's own evidence is never noise,
-and neither is one that contains the answer: the answer has to come out of the evidence, not out of luck with the noise.
+up of what a search for the title of a random passage finds. A passage of the proposal's own evidence is never a
+distractor, and neither is one that contains the answer: it has to come out of the evidence, not out of luck.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ import numpy as np
 from ssp_env.errors import ConfigError
 from ssp_env.game.game import Game
 from ssp_env.text import leaks
-from ssp_env.types import Passage, Seed, Trajectory
+from ssp_env.types import Answer, Passage, Trajectory
 
 CORPUS_DRAWS = 64
-"""Most random passages that single passages of noise are taken from, and bundles of one retrieval call."""
+"""Most random passages that single distractors are taken from, and bundles of one retrieval call."""
 BUNDLE_CALLS = 4
 """Most retrieval calls that bundles are made up with."""
 QUERY_CHARS = 100
 """How much of a passage without a title is searched for."""
 
 
-def with_noise(
+def with_distractors(
     game: Game, trajectory: Trajectory, others: Sequence[Trajectory], rng: np.random.Generator
 ) -> tuple[Passage, ...]:
-    """Return the evidence of a proposal and noise, by the rules of the game, in random order.
+    """Return the evidence of a proposal and distractors, by the rules of the game, in random order.
 
     Raises:
         RetrievalError: If the search failed with which bundles are made up.
         ConfigError: If bundles have to be made up and the game has no retriever.
     """
-    if game.rules.noise_unit == "bundle":
+    if game.rules.distractor_unit == "bundle":
         return _with_bundles(game, trajectory, others, rng)
-    return shuffled([*trajectory.evidence, *passage_noise(game, trajectory, others, rng)], rng)
+    return shuffled([*trajectory.evidence, *passage_distractors(game, trajectory, others, rng)], rng)
 
 
-def passage_noise(
+def passage_distractors(
     game: Game,
     trajectory: Trajectory,
     others: Sequence[Trajectory],
@@ -48,9 +48,9 @@ def passage_noise(
     *,
     first: Iterable[Passage] = (),
 ) -> list[Passage]:
-    """Return up to ``n_noise`` single passages: of ``first``, then of the others' evidence, then of the corpus."""
+    """Return up to ``n_distractors`` passages: of ``first``, then of the others' evidence, then of the corpus."""
     candidates = chain(first, _evidence_of(others, rng), _random_passages(game, rng))
-    return list(islice(without_answer(candidates, trajectory), game.rules.n_noise))
+    return list(islice(without_answer(candidates, trajectory), game.rules.n_distractors))
 
 
 def shuffled(passages: Sequence[Passage], rng: np.random.Generator) -> tuple[Passage, ...]:
@@ -63,22 +63,22 @@ def _with_bundles(
 ) -> tuple[Passage, ...]:
     bundles = [trajectory.evidence]
     for i in rng.permutation(len(others)):
-        if len(bundles) > game.rules.n_noise:
+        if len(bundles) > game.rules.n_distractors:
             break
         if bundle := tuple(without_answer(others[i].evidence, trajectory)):
             bundles.append(bundle)
-    bundles += _random_bundles(game, trajectory, game.rules.n_noise + 1 - len(bundles), rng)
+    bundles += _random_bundles(game, trajectory, game.rules.n_distractors + 1 - len(bundles), rng)
     ordered = chain.from_iterable(bundles[i] for i in rng.permutation(len(bundles)))
     return tuple({p.id: p for p in ordered}.values())
 
 
 def without_answer(passages: Iterable[Passage], trajectory: Trajectory) -> Iterator[Passage]:
     """Yield the distinct passages that are neither evidence of the proposal nor contain its answer."""
-    if not isinstance(trajectory.item, Seed):
+    if not isinstance(trajectory.item, Answer):
         raise TypeError(f"expected a proposer's trajectory, got one of role {trajectory.role!r}")
     seen = {p.id for p in trajectory.evidence}
     for passage in passages:
-        if passage.id not in seen and not leaks(f"{passage.title} {passage.text}", trajectory.item.answers):
+        if passage.id not in seen and not leaks(f"{passage.title} {passage.text}", trajectory.item.accepted):
             seen.add(passage.id)
             yield passage
 
@@ -98,7 +98,7 @@ def _evidence_of(others: Sequence[Trajectory], rng: np.random.Generator) -> Iter
 
 
 def _random_passages(game: Game, rng: np.random.Generator) -> Iterator[Passage]:
-    """A limited number of random passages, so that a corpus without noise to offer cannot hold up a round."""
+    """A limited number of random passages, so that a corpus that has none to offer cannot hold up a round."""
     for _ in range(CORPUS_DRAWS if len(game.corpus) else 0):
         yield game.corpus.at(int(rng.integers(len(game.corpus))))
 
@@ -115,7 +115,7 @@ def _random_bundles(
         queries = [q for q in dict.fromkeys(p.title or p.text[:QUERY_CHARS] for p in drawn) if q not in asked]
         asked.update(queries)
         if queries and game.retriever is None:
-            raise ConfigError("expected a retriever for bundles of noise, got a game without; give Game one")
+            raise ConfigError("expected a retriever for bundles of distractors, got a game without; give Game one")
         if queries and game.retriever is not None:
             found = game.retriever.search(queries, game.rules.top_k)
             made = (tuple(without_answer((r.passage for r in results), trajectory)) for results in found)

@@ -13,7 +13,7 @@ from ssp_env.game.episode import Episode, Limits
 from ssp_env.game.roles import ROLES
 from ssp_env.game.rules import GameRules
 from ssp_env.protocols import Corpus, Judge, Reader, Retriever, Tool
-from ssp_env.types import Item, RoleName, Seed, Task
+from ssp_env.types import Answer, Item, RoleName, Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Game:
         reader: Answers the validator's question; None when the policy itself is the reader.
         rules: The rules.
         prompt_set: Which prompts are shown.
-        seeds: The answers that proposers start from.
+        answers: The answers that proposers start from.
         tasks: The questions of stand-alone solver episodes.
         retriever: Finds passages for rules that look for second answers or mix in bundles; other rules do without.
     """
@@ -38,7 +38,7 @@ class Game:
     reader: Reader | None
     rules: GameRules
     prompt_set: str
-    seeds: Sequence[Seed]
+    answers: Sequence[Answer]
     tasks: Sequence[Task]
     retriever: Retriever | None = None
 

@@ -21,7 +21,7 @@ import numpy as np
 from ssp_env.errors import RunError
 from ssp_env.game.game import Game
 from ssp_env.game.proposal import proposed_task
-from ssp_env.types import Seed, Task, Trajectory, Validation
+from ssp_env.types import Answer, Task, Trajectory, Validation
 
 STATE_VERSION = 1
 
@@ -126,7 +126,7 @@ class Proposed:
     """A validated proposal and the game it was made in."""
 
     game: Game
-    seed: Seed
+    answer: Answer
     trajectory: Trajectory
     validation: Validation
 
@@ -159,7 +159,7 @@ def fill_slots(
         games: The games by corpus fingerprint.
         rng: Draws one task per slot, so that repeats within a batch happen.
     """
-    fresh = [Slot(p.game, proposed_task(p.seed, p.trajectory), "fresh") for p in proposals if p.validation.ok]
+    fresh = [Slot(p.game, proposed_task(p.answer, p.trajectory), "fresh") for p in proposals if p.validation.ok]
     rejected = [p for p in proposals if not p.validation.ok]
     accepted = iter(fresh)
     n_missing = n_tasks - len(fresh)
@@ -189,5 +189,5 @@ def _fillers(
 
 
 def _dummy(proposed: Proposed) -> Slot:
-    seed = proposed.seed
-    return Slot(proposed.game, Task(seed.id, DUMMY_QUESTION, seed.answers, "dummy"), "dummy")
+    answer = proposed.answer
+    return Slot(proposed.game, Task(answer.id, DUMMY_QUESTION, answer.accepted, "dummy"), "dummy")

@@ -22,11 +22,12 @@ from typing import Literal
 import numpy as np
 
 from ssp_env.errors import ConfigError, RetrievalError
-from ssp_env.game.distractors import passage_noise, shuffled, without_answer
+from ssp_env.game.distractors import passage_distractors, shuffled, without_answer
 from ssp_env.game.game import Game
 from ssp_env.game.proposal import proposed_question
 from ssp_env.protocols import Retriever
 from ssp_env.types import (
+    Answer,
     JudgeCase,
     JudgedReading,
     Passage,
@@ -34,7 +35,6 @@ from ssp_env.types import (
     ReadingCase,
     ReadingKind,
     Reason,
-    Seed,
     Trajectory,
     Validation,
     Verdict,
@@ -130,9 +130,9 @@ def probe(
 
     Args:
         proposals: What passed.
-        others: For each, other proposals over the same corpus, from whose evidence noise is drawn.
+        others: For each, other proposals over the same corpus, from whose evidence distractors are drawn.
         read: Reads cases, in order.
-        rngs: For each, what noise and orders are drawn from; one generator may be given several times.
+        rngs: For each, what distractors and orders are drawn from; one generator may be given several times.
 
     Raises:
         ConfigError: If a game has no retriever and its rules ask for other answers.
@@ -168,15 +168,15 @@ def _probes(
     question, rules = proposed_question(trajectory), game.rules
 
     def case(evidence: Sequence[Passage], first: Iterable[Passage] = ()) -> ReadingCase:
-        noise = passage_noise(game, trajectory, others, rng, first=first)
-        return ReadingCase(question, shuffled([*evidence, *noise], rng))
+        distractors = passage_distractors(game, trajectory, others, rng, first=first)
+        return ReadingCase(question, shuffled([*evidence, *distractors], rng))
 
     if rules.closed_book_probe:
         yield Probe("closed_book", case(()), "correct", "closed_book")
     for part in _parts(game, trajectory, rng):
         yield Probe("chain", case(part), "correct", "not_multi_hop")
     for i in range(rules.n_unique_probes):
-        turned = [*rivals[i * rules.n_noise :], *rivals[: i * rules.n_noise]]
+        turned = [*rivals[i * rules.n_distractors :], *rivals[: i * rules.n_distractors]]
         yield Probe("unique", case(trajectory.evidence, turned), "wrong", "not_unique")
     if rules.ask_for_all:
         asking = (
@@ -194,7 +194,7 @@ def _over_rivals(
 
 def _parts(game: Game, trajectory: Trajectory, rng: np.random.Generator) -> list[list[Passage]]:
     """Return the parts of the evidence from which the question must not be answerable."""
-    evidence, demanded = trajectory.evidence, _seed(trajectory).n_searches
+    evidence, demanded = trajectory.evidence, _answer(trajectory).n_searches
     if game.rules.chain == "searches":
         turns = trajectory.conversation.turns
         found = [{result.passage.id for result in turn.results} for turn in turns if turn.results]
@@ -215,7 +215,7 @@ def _judge(readings: Sequence[tuple[Proposal, Reading]], asked: Sequence[tuple[i
     by_judge: dict[int, list[tuple[int, JudgeCase]]] = {}
     for k, (((game, trajectory), reading), (_, asking)) in enumerate(zip(readings, asked, strict=True)):
         answers = _named(reading.response) if asking.case.ask_for_all else [reading.response]
-        question, accepted = asking.case.question, _seed(trajectory).answers
+        question, accepted = asking.case.question, _answer(trajectory).accepted
         cases = [JudgeCase(question=question, answers=accepted, response=answer) for answer in answers]
         if not reading.error:
             by_judge.setdefault(id(game.judge), []).extend((k, case) for case in cases)
@@ -240,7 +240,7 @@ def _finding(asking: Probe, reading: Reading, verdicts: Sequence[Verdict]) -> Va
     return Validation(asking.reason if found == asking.rejects else "ok", reading.response)
 
 
-def _seed(trajectory: Trajectory) -> Seed:
-    if not isinstance(trajectory.item, Seed):
+def _answer(trajectory: Trajectory) -> Answer:
+    if not isinstance(trajectory.item, Answer):
         raise TypeError(f"expected a proposer's trajectory, got one of role {trajectory.role!r}")
     return trajectory.item

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from ssp_env.game.rules import GameRules
 from ssp_env.tags import strip_tags
 from ssp_env.text import fold_marks, leaks, normalize_unicode
-from ssp_env.types import Reason, Seed, Task, Trajectory
+from ssp_env.types import Answer, Reason, Task, Trajectory
 
 
 def proposed_question(trajectory: Trajectory) -> str:
@@ -24,12 +24,12 @@ def proposed_question(trajectory: Trajectory) -> str:
     return strip_tags(trajectory.final)
 
 
-def proposed_task(seed: Seed, trajectory: Trajectory) -> Task:
-    """Return the task that a proposal makes: its question, with the seed's answer and aliases."""
-    return Task(seed.id, proposed_question(trajectory), seed.answers)
+def proposed_task(answer: Answer, trajectory: Trajectory) -> Task:
+    """Return the task that a proposal makes: its question, with the answer's answer and aliases."""
+    return Task(answer.id, proposed_question(trajectory), answer.accepted)
 
 
-def check_proposal(rules: GameRules, seed: Seed, trajectory: Trajectory) -> Reason:
+def check_proposal(rules: GameRules, answer: Answer, trajectory: Trajectory) -> Reason:
     """Return the first reason against a proposal, or ``ok``; ``failed`` when our side broke its episode.
 
     An unfinished episode has no question.
@@ -37,22 +37,22 @@ def check_proposal(rules: GameRules, seed: Seed, trajectory: Trajectory) -> Reas
     if trajectory.status == "failed":
         return "failed"
     question = proposed_question(trajectory)
-    checks = (_question_reasons(rules, seed, question), _search_reasons(rules, seed, trajectory))
+    checks = (_question_reasons(rules, answer, question), _search_reasons(rules, answer, trajectory))
     return next((reason for reasons in checks for reason in reasons), "ok")
 
 
-def _question_reasons(rules: GameRules, seed: Seed, question: str) -> Iterator[Reason]:
+def _question_reasons(rules: GameRules, answer: Answer, question: str) -> Iterator[Reason]:
     if not any(map(str.isalnum, fold_marks(question))):
         yield "no_question"
     if len(question) < rules.min_chars or len(question.split()) < rules.min_words:
         yield "too_short"
     if len(question) > rules.max_chars:
         yield "too_long"
-    if leaks(question, seed.answers, rules.leak):
+    if leaks(question, answer.accepted, rules.leak):
         yield "answer_leak"
 
 
-def _search_reasons(rules: GameRules, seed: Seed, trajectory: Trajectory) -> Iterator[Reason]:
+def _search_reasons(rules: GameRules, answer: Answer, trajectory: Trajectory) -> Iterator[Reason]:
     queries = trajectory.queries
     if not trajectory.evidence:
         yield "no_evidence"
@@ -60,7 +60,7 @@ def _search_reasons(rules: GameRules, seed: Seed, trajectory: Trajectory) -> Ite
         yield "too_few_searches"
     if rules.distinct_queries and len(set(map(normalize_unicode, queries))) < len(queries):
         yield "repeated_search"
-    if not rules.answer_in_query and any(leaks(query, seed.answers, rules.leak) for query in queries):
+    if not rules.answer_in_query and any(leaks(query, answer.accepted, rules.leak) for query in queries):
         yield "answer_in_query"
-    if rules.exact_search_count and len(queries) != seed.n_searches:
+    if rules.exact_search_count and len(queries) != answer.n_searches:
         yield "wrong_search_count"

@@ -14,7 +14,7 @@ import numpy as np
 from ssp_env.errors import ConfigError
 from ssp_env.game.episode import Episode, Limits
 from ssp_env.game.roles import ROLES
-from ssp_env.game.rollout import play
+from ssp_env.game.rollout import rollout
 from ssp_env.protocols import Agent, AgentOf, Reader
 from ssp_env.types import Reading, ReadingCase, Sampling, Trajectory
 from ssp_env.world import OracleReader
@@ -25,7 +25,7 @@ def read_with(
 ) -> list[Reading]:
     """Let an agent read all cases in one batch and return its readings in order."""
     episodes = [Episode(ROLES["reader"], case, prompt_set=prompt_set, tools={}, limits=Limits()) for case in cases]
-    return [reading(trajectory) for trajectory in play(episodes, agent, sampling=sampling, rng=rng)]
+    return [reading(trajectory) for trajectory in rollout(episodes, agent, sampling=sampling, rng=rng)]
 
 
 def reading(trajectory: Trajectory) -> Reading:

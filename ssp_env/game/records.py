@@ -2,7 +2,7 @@
 
 A record is enough to look at a game and to judge it again: what each model wrote, asked and was shown (passage ids),
 the validation with its reason and every reading behind it, all verdicts and rewards, and the corpora. Of the passages
-of a reading, those that the proposal's turns show are evidence, the others noise. Prompts are written on request;
+of a reading, those that the proposal's turns show are evidence, the others distractors. Prompts are written on request;
 token ids and the texts of passages never are.
 """
 
@@ -14,13 +14,13 @@ from typing import get_args
 from ssp_env.game.pool import QuestionPool
 from ssp_env.text import normalize_unicode
 from ssp_env.types import (
+    Answer,
     Final,
     Invalid,
     JudgedReading,
     ReadingCase,
     Reason,
     Round,
-    Seed,
     Task,
     ToolCall,
     Trajectory,
@@ -36,7 +36,7 @@ def round_record(played: Round, *, with_prompts: bool = False) -> dict[str, obje
     """Return a round as plain JSON; ``schema`` changes when a field changes its name or meaning."""
     return {
         "schema": SCHEMA,
-        "seed": item_record(played.seed),
+        "answer": item_record(played.answer),
         "proposal": trajectory_record(played.proposal, with_prompt=with_prompts),
         "validation": validation_record(played.validation),
         "origin": played.origin,
@@ -99,13 +99,13 @@ def _reading(made: JudgedReading) -> dict[str, object]:
     }
 
 
-def item_record(item: Seed | Task | ReadingCase) -> dict[str, object]:
+def item_record(item: Answer | Task | ReadingCase) -> dict[str, object]:
     """Return what an episode starts from as plain JSON."""
     match item:
-        case Seed():
+        case Answer():
             return {
                 "id": item.id,
-                "answer": item.answer,
+                "answer": item.text,
                 "aliases": list(item.aliases),
                 "n_searches": item.n_searches,
             }
@@ -157,7 +157,7 @@ def round_statistics(rounds: Sequence[Round], pool: QuestionPool | None = None) 
         "solver_accuracy": _mean([reward > 0 for reward in scored]),
         "proposer_reward": _mean(paid),
         "proposer_searches": _mean([len(r.proposal.queries) for r in rounds]),
-        "demanded_searches": _mean([r.seed.n_searches for r in rounds]),
+        "demanded_searches": _mean([r.answer.n_searches for r in rounds]),
         "solver_searches": _mean([len(solve.queries) for solve in solves]),
         "repeat_call_rate": _mean(repeats),
         "zero_variance_share": _mean([len(set(group)) == 1 for group in groups]),

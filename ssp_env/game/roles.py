@@ -11,7 +11,7 @@ from typing import Protocol
 from ssp_env.game.prompts import fill
 from ssp_env.protocols import Tool
 from ssp_env.tags import render_results
-from ssp_env.types import Item, Message, ReadingCase, RoleName, SearchResult, Seed, Task
+from ssp_env.types import Answer, Item, Message, ReadingCase, RoleName, SearchResult, Task
 
 
 class Role(Protocol):
@@ -33,7 +33,7 @@ class Role(Protocol):
         ...
 
     def prompt(self, item: Item, *, prompt_set: str, tools: Mapping[str, Tool]) -> tuple[Message, ...]:
-        """Return the opening messages for a seed, a task or a reading case, and tell of the tools that may be called.
+        """Return the opening messages for an answer, a task or a reading case, and tell of the tools.
 
         Raises:
             TypeError: If the item is not of this role's kind.
@@ -51,12 +51,12 @@ class Proposer:
 
     def prompt(self, item: Item, *, prompt_set: str, tools: Mapping[str, Tool]) -> tuple[Message, ...]:
         """Return the messages that give answer and demanded number of searches."""
-        if not isinstance(item, Seed):
-            raise TypeError(f"expected a Seed for the proposer, got {type(item).__name__}")
+        if not isinstance(item, Answer):
+            raise TypeError(f"expected an Answer for the proposer, got {type(item).__name__}")
         return fill(
             prompt_set,
             self.name,
-            {"answer": item.answer, "n_searches": str(item.n_searches)},
+            {"answer": item.text, "n_searches": str(item.n_searches)},
             tools=tools,
             final=self.final_tag,
         )

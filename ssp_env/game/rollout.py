@@ -19,7 +19,7 @@ from ssp_env.protocols import Agent, check_completions
 from ssp_env.types import Completion, Sampling, Trajectory
 
 
-def play(
+def rollout(
     episodes: Sequence[Episode], agent: Agent, *, sampling: Sampling, rng: np.random.Generator
 ) -> list[Trajectory]:
     """Play all episodes to their end and return their unscored records, in order.
@@ -30,11 +30,11 @@ def play(
         sampling: As given, but for ``stop``, which the role decides, and ``seed``, drawn from ``rng`` for each call.
         rng: Advanced by one draw per call of the agent.
     """
-    (records,) = play_apart([(episodes, rng)], agent, sampling=sampling)
+    (records,) = rollout_apart([(episodes, rng)], agent, sampling=sampling)
     return records
 
 
-def play_apart(
+def rollout_apart(
     parties: Sequence[tuple[Sequence[Episode], np.random.Generator]], agent: Agent, *, sampling: Sampling
 ) -> list[list[Trajectory]]:
     """Play several parties side by side and return their records: those that each would have if played alone.

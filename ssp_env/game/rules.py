@@ -36,18 +36,18 @@ class GameRules:
         leak: How the answer is looked for in the question: plain case-insensitive ``substring`` (code), or
             ``normalized`` token spans with aliases, accents and case folded.
         gate: Whether the RAG check is made at all.
-        noise_unit: What is mixed into the evidence: single passages (paper) or whole evidence bundles (code). What the
-            other proposals do not offer comes from the corpus; see ``ssp_env.game.distractors``.
-        n_noise: How many of them.
-        closed_book_probe: Whether a question that passed is read once more without its evidence, over noise alone; a
-            correct answer rejects it.
+        distractor_unit: What is mixed into the evidence: single passages (paper) or whole evidence bundles (code).
+            What the other proposals do not offer comes from the corpus; see ``ssp_env.game.distractors``.
+        n_distractors: How many of them (``n`` in the paper's equation 2).
+        closed_book_probe: Whether a question that passed is read once more over distractors alone; a correct answer
+            rejects it.
         chain: What makes a question pseudo multi-hop and rejects it: nothing (``any``); a correct answer without one of
             its searches, from what the others found (``searches``); a correct answer from one passage fewer than the
             searches demanded (``passages``).
         n_unique_probes: Further readings over the evidence in another order, mixed with rivals, which are what searches
-            for the question and the proposer's queries find; any answer but the seed's rejects.
+            for the question and the proposer's queries find; any other answer rejects.
         ask_for_all: Whether one further reading is asked for all answers; a second answer rejects.
-        n_rivals: Most rivals that this reading is shown; 0: ``n_noise`` of them, made up with noise.
+        n_rivals: Most rivals that this reading is shown; 0: ``n_distractors`` of them, made up with distractors.
         rival_hops: Steps of the search for rivals, 3 at most; each after the first searches for the titles of what was
             found so far, which brings up second answers that are several hops away.
         n_solves: Solver episodes per task.
@@ -59,7 +59,7 @@ class GameRules:
         invalid_reward: What a rejected proposal pays; negative values collapse training (paper figure 5).
         filling: How slots of rejected proposals are filled (paper appendix B.1).
         reset_every: Rounds after which the pool is emptied (``reset`` only).
-        max_resamples: Further batches of seeds that ``resample`` may draw.
+        max_resamples: Further batches of answers that ``resample`` may draw.
         update_order: Which role is updated first.
     """
 
@@ -72,8 +72,8 @@ class GameRules:
     answer_in_query: bool = True
     leak: Literal["substring", "normalized"] = "normalized"
     gate: bool = True
-    noise_unit: Literal["passage", "bundle"] = "passage"
-    n_noise: int = 4
+    distractor_unit: Literal["passage", "bundle"] = "passage"
+    n_distractors: int = 4
     closed_book_probe: bool = False
     chain: Literal["any", "searches", "passages"] = "any"
     n_unique_probes: int = 0
@@ -132,7 +132,7 @@ class GameRules:
 
 _CHOICES: dict[str, Collection[str]] = {
     "leak": ("substring", "normalized"),
-    "noise_unit": ("passage", "bundle"),
+    "distractor_unit": ("passage", "bundle"),
     "chain": ("any", "searches", "passages"),
     "solver_reward": tuple(SOLVER_REWARDS),
     "proposer_reward": tuple(PROPOSER_REWARDS),
@@ -141,7 +141,7 @@ _CHOICES: dict[str, Collection[str]] = {
 }
 _LEAST = {
     **dict.fromkeys(
-        ("min_chars", "min_words", "min_searches", "n_noise", "n_unique_probes", "n_rivals", "max_resamples"), 0
+        ("min_chars", "min_words", "min_searches", "n_distractors", "n_unique_probes", "n_rivals", "max_resamples"), 0
     ),
     **dict.fromkeys(("max_chars", "n_solves", "max_turns", "top_k", "reset_every", "rival_hops"), 1),
 }
@@ -165,7 +165,7 @@ PRESETS: dict[str, GameRules] = {
         min_searches=2,
         distinct_queries=True,
         leak="substring",
-        noise_unit="bundle",
+        distractor_unit="bundle",
         end_on_invalid=True,
         solver_reward="overlisting",
         update_order="proposer_first",
@@ -174,7 +174,7 @@ PRESETS: dict[str, GameRules] = {
         max_chars=1000,
         min_words=4,
         distinct_queries=True,
-        n_noise=6,
+        n_distractors=6,
         n_solves=6,
         max_turns=6,
         top_k=2,

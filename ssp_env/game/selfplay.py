@@ -14,14 +14,14 @@ import numpy as np
 from ssp_env.errors import ConfigError
 from ssp_env.game.game import Game
 from ssp_env.game.pool import POOLED, Proposed, QuestionPool, Slot, fill_slots
-from ssp_env.game.rollout import play
+from ssp_env.game.rollout import rollout
 from ssp_env.game.rules import GameRules
 from ssp_env.game.scoring import pay_proposer, score_solves, success_rate
 from ssp_env.game.validator import validate
 from ssp_env.protocols import Agent
-from ssp_env.types import Round, Sampling, Seed, Trajectory, Verdict
+from ssp_env.types import Answer, Round, Sampling, Trajectory, Verdict
 
-Plan = Sequence[tuple[Game, Seed]]
+Plan = Sequence[tuple[Game, Answer]]
 Solves = list[tuple[Trajectory, Verdict]]
 
 
@@ -42,7 +42,7 @@ class Agents:
         return cls(policy, policy, policy)
 
 
-def play_rounds(
+def run_rounds(
     plan: Plan,
     agents: Agents,
     *,
@@ -51,18 +51,18 @@ def play_rounds(
     sampling: Sampling,
     games: Iterable[Game] = (),
 ) -> list[Round]:
-    """Play one round for every game and seed of the plan and return the rounds in that order.
+    """Play one round for every game and answer of the plan and return the rounds in that order.
 
-    Under ``resample`` further seeds of the plan's games are drawn, with repetition, until as many proposals are
+    Under ``resample`` further answers of the plan's games are drawn, with repetition, until as many proposals are
     accepted as the plan is long, up to ``max_resamples`` times and each time as many as are missing. Their rounds
     follow those of the plan; a rejected proposal that needs no copy has the origin ``none`` and no solves. (The
     released code draws whole batches and drops what is too much.)
 
     Args:
-        plan: Games and seeds; all games share their rules.
+        plan: Games and answers; all games share their rules.
         agents: Who plays.
         pool: Tasks to reuse. The round is counted, and its scored tasks are added under ``reuse`` and ``reset``.
-        rng: The only source of randomness: noise, pool draws and sampling seeds.
+        rng: The only source of randomness: distractors, pool draws and sampling seeds.
         sampling: For proposer and solver; readings by the policy are greedy.
         games: Further games whose pooled tasks may be reused. Give all of them for a resumed run to equal an
             uninterrupted one.
@@ -96,11 +96,11 @@ def _common_rules(plan: Plan) -> GameRules:
 def _propose(
     plan: Plan, agents: Agents, rules: GameRules, *, sampling: Sampling, rng: np.random.Generator
 ) -> list[Proposed]:
-    """The proposals of the plan, and under ``resample`` those for further seeds after them."""
+    """The proposals of the plan, and under ``resample`` those for further answers after them."""
     proposals = _propose_once(plan, agents, sampling=sampling, rng=rng)
     if rules.filling != "resample":
         return proposals
-    pairs = [(game, seed) for game in {id(game): game for game, _ in plan}.values() for seed in game.seeds]
+    pairs = [(game, answer) for game in {id(game): game for game, _ in plan}.values() for answer in game.answers]
     for _ in range(rules.max_resamples if pairs else 0):
         n_missing = len(plan) - sum(proposed.validation.ok for proposed in proposals)
         if not n_missing:
@@ -111,13 +111,13 @@ def _propose(
 
 
 def _propose_once(plan: Plan, agents: Agents, *, sampling: Sampling, rng: np.random.Generator) -> list[Proposed]:
-    episodes = [game.episode("proposer", seed) for game, seed in plan]
-    trajectories = play(episodes, agents.proposer, sampling=sampling, rng=rng)
+    episodes = [game.episode("proposer", answer) for game, answer in plan]
+    trajectories = rollout(episodes, agents.proposer, sampling=sampling, rng=rng)
     pairs = [(game, trajectory) for (game, _), trajectory in zip(plan, trajectories, strict=True)]
     validations = validate(pairs, policy=agents.reader, sampling=replace(sampling, temperature=0.0), rng=rng)
     return [
-        Proposed(game, seed, trajectory, validation)
-        for (game, seed), trajectory, validation in zip(plan, trajectories, validations, strict=True)
+        Proposed(game, answer, trajectory, validation)
+        for (game, answer), trajectory, validation in zip(plan, trajectories, validations, strict=True)
     ]
 
 
@@ -127,7 +127,7 @@ def _solve(
     """All solves of all slots in one batch."""
     entries = [(i, slot.game, slot.task) for i, slot in enumerate(slots) if slot.task for _ in range(rules.n_solves)]
     episodes = [game.episode("solver", task) for _, game, task in entries]
-    trajectories = play(episodes, solver, sampling=sampling, rng=rng)
+    trajectories = rollout(episodes, solver, sampling=sampling, rng=rng)
     scored = score_solves([(game, t) for (_, game, _), t in zip(entries, trajectories, strict=True)])
     solved: list[Solves] = [[] for _ in slots]
     for (i, _, _), result in zip(entries, scored, strict=True):
@@ -140,7 +140,7 @@ def _round(rules: GameRules, proposed: Proposed, slot: Slot, solved: Solves) -> 
     rate = success_rate(solves)
     reward = pay_proposer(rules, proposed.validation, rate)
     return Round(
-        seed=proposed.seed,
+        answer=proposed.answer,
         proposal=replace(proposed.trajectory, reward=reward),
         validation=proposed.validation,
         origin=slot.origin,

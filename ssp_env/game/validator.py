@@ -1,11 +1,11 @@
 """The validator: the rule filter, then the gate, where a reader must find the answer in the proposal's own evidence.
 
 The gate is the cooperative half of the game (SSP section 3, equation 2): the question counts only if its answer
-follows from what the proposer found, with noise mixed in. A reader or judge that breaks yields the reason ``failed``;
-it never means that a question is valid, nor that it is bad.
+follows from what the proposer found, with distractors mixed in. A reader or judge that breaks yields the reason
+``failed``; it never means that a question is valid, nor that it is bad.
 
 Questions that pass the gate are read again where the rules say so (``probes``). What is mixed into the evidence is
-described in ``noise``.
+described in ``distractors``.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from collections.abc import Sequence
 import numpy as np
 
 from ssp_env.errors import RetrievalError
-from ssp_env.game.distractors import with_noise
+from ssp_env.game.distractors import with_distractors
 from ssp_env.game.game import Game
 from ssp_env.game.probes import Proposal, after_probes, probe
 from ssp_env.game.proposal import check_proposal, proposed_question
 from ssp_env.game.readers import read_with
 from ssp_env.protocols import Agent
 from ssp_env.types import (
+    Answer,
     JudgeCase,
     JudgedReading,
     Reading,
     ReadingCase,
     Sampling,
-    Seed,
     Trajectory,
     Validation,
     Verdict,
@@ -43,7 +43,7 @@ def validate(
         proposals: The ended proposer episodes with the games they were played in.
         policy: Reads where the game names no reader.
         sampling: For the policy's readings.
-        rng: Draws noise, order and sampling seeds.
+        rng: Draws distractors, order and sampling seeds.
     """
     corpora = [game.corpus.fingerprint for game, _ in proposals]
     others = [
@@ -71,20 +71,20 @@ def open_gate(
 ) -> Validation | ReadingCase:
     """Return the validation if the rules alone decide it, else the case that a reader must answer.
 
-    The validation is ``failed`` where our side broke the episode or the search for noise.
+    The validation is ``failed`` where our side broke the episode or the search for distractors.
 
     Args:
         game: Where the proposal was played.
         trajectory: The ended proposer episode.
-        others: Other proposals over the same corpus, from whose evidence noise is drawn.
-        rng: Draws the noise and the order of the passages.
+        others: Other proposals over the same corpus, from whose evidence distractors are drawn.
+        rng: Draws the distractors and the order of the passages.
     """
-    seed = _seed(trajectory)
-    reason = check_proposal(game.rules, seed, trajectory)
+    answer = _answer(trajectory)
+    reason = check_proposal(game.rules, answer, trajectory)
     if reason != "ok" or not game.rules.gate:
         return Validation(reason, error=trajectory.error if reason == "failed" else "")
     try:
-        return ReadingCase(proposed_question(trajectory), with_noise(game, trajectory, others, rng))
+        return ReadingCase(proposed_question(trajectory), with_distractors(game, trajectory, others, rng))
     except RetrievalError as error:
         return Validation("failed", error=f"retriever: {error}")
 
@@ -92,7 +92,7 @@ def open_gate(
 def close_gate(
     proposals: Sequence[Proposal], cases: Sequence[ReadingCase], readings: Sequence[Reading]
 ) -> list[Validation]:
-    """Judge the readings of the cases of proposals that passed the rules, each against its seed's answers."""
+    """Judge the readings of the cases of proposals that passed the rules, each against its answer's answers."""
     judged = _judge(proposals, readings)
     return [_validation(*parts) for parts in zip(cases, readings, judged, strict=True)]
 
@@ -110,15 +110,15 @@ def _judge(proposals: Sequence[Proposal], readings: Sequence[Reading]) -> list[t
     return [(verdicts[i],) if i in verdicts else () for i in range(len(proposals))]
 
 
-def _seed(trajectory: Trajectory) -> Seed:
-    if not isinstance(trajectory.item, Seed):
+def _answer(trajectory: Trajectory) -> Answer:
+    if not isinstance(trajectory.item, Answer):
         raise TypeError(f"expected a proposer's trajectory, got one of role {trajectory.role!r}")
     return trajectory.item
 
 
 def _judge_case(trajectory: Trajectory, answer: Reading) -> JudgeCase:
     return JudgeCase(
-        question=proposed_question(trajectory), answers=_seed(trajectory).answers, response=answer.response
+        question=proposed_question(trajectory), answers=_answer(trajectory).accepted, response=answer.response
     )
 
 

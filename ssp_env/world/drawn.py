@@ -1,6 +1,6 @@
-"""The tasks and seeds that a game over a world offers, drawn when they are first asked for.
+"""The tasks and answers that a game over a world offers, drawn when they are first asked for.
 
-Drawing takes about a second, and who only solves needs no seeds, who only proposes no tasks.
+Drawing takes about a second, and who only solves needs no answers, who only proposes no tasks.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import TypeVar, overload
 
 import numpy as np
 
-from ssp_env.types import Seed, Task
-from ssp_env.world.sampling import KINDS, sample_seeds, sample_tasks
+from ssp_env.types import Answer, Task
+from ssp_env.world.sampling import KINDS, sample_answers, sample_tasks
 from ssp_env.world.world import World
 
 TASKS_PER_KIND = 30
@@ -52,9 +52,9 @@ def world_tasks(world: World) -> Sequence[Task]:
     return Drawn(partial(_tasks, world))
 
 
-def world_seeds(world: World) -> Sequence[Seed]:
+def world_answers(world: World) -> Sequence[Answer]:
     """Return 200 answers that demand one to three searches, the same for every world of these settings."""
-    return Drawn(partial(_seeds, world))
+    return Drawn(partial(_answers, world))
 
 
 def _tasks(world: World) -> list[Task]:
@@ -62,5 +62,5 @@ def _tasks(world: World) -> list[Task]:
     return [task for kind in KINDS for task in sample_tasks(world, kind, TASKS_PER_KIND, rng)]
 
 
-def _seeds(world: World) -> list[Seed]:
-    return sample_seeds(world, SEEDS, np.random.default_rng([world.config.seed, 2]), n_searches=(1, 2, 3))
+def _answers(world: World) -> list[Answer]:
+    return sample_answers(world, SEEDS, np.random.default_rng([world.config.seed, 2]), n_searches=(1, 2, 3))

@@ -1,6 +1,6 @@
 """What proposed questions are really worth: exact truths in a generated world, and their shares over a round.
 
-Metrics only: no rule and no reward uses them. A question is *right* when the seed's answer is its only answer in the
+Metrics only: no rule and no reward uses them. A question is *right* when the answer's answer is its only answer in the
 world and follows from the evidence. Left out: whether a model answers it without passages, which no world can tell.
 """
 
@@ -28,8 +28,8 @@ class Quality:
     Attributes:
         parseable: Whether it is a question of the world's language.
         unique: Whether it has exactly one answer.
-        right: Whether that answer is the seed's, and the evidence suffices for it.
-        answerable: Whether the evidence alone gives the seed's answer and no other.
+        right: Whether that answer is the answer's, and the evidence suffices for it.
+        answerable: Whether the evidence alone gives the answer's answer and no other.
         n_hops: The fewest passages that prove the answer; None unless it is unique.
         relations: Its facts and how they are chained, without names: ``"wrote<(born<)"``; "" when not parseable.
         form: Its shape alone: ``"2"`` for a chain of two facts, ``"and(1,2)"``, ``"compare(1,1)"``; "" likewise.
@@ -70,7 +70,7 @@ def round_quality(world: World, played: Round) -> Quality | None:
     if played.validation.reason not in READ:
         return None
     proposal = played.proposal
-    return question_quality(world, proposal.final or "", answers=played.seed.answers, evidence=proposal.evidence)
+    return question_quality(world, proposal.final or "", answers=played.answer.accepted, evidence=proposal.evidence)
 
 
 def quality_statistics(rounds: Sequence[tuple[Round, Quality | None]]) -> dict[str, float | None]:
@@ -94,7 +94,7 @@ def quality_statistics(rounds: Sequence[tuple[Round, Quality | None]]) -> dict[s
         "precision": _share([q.right for _, q in accepted]),
         "recall": _share([played.validation.ok for played, _ in right]),
         "multi_hop": _share([n is not None and n >= 2 for n in hops]),
-        "hops_as_demanded": _share([q.n_hops == played.seed.n_searches for played, q in accepted]),
+        "hops_as_demanded": _share([q.n_hops == played.answer.n_searches for played, q in accepted]),
         **{f"hops_{n}": _share([found == n for found in hops]) for n in (1, 2, 3, 4)},
         "distinct_relations": len(relations),
         "distinct_forms": len(forms),
@@ -104,7 +104,7 @@ def quality_statistics(rounds: Sequence[tuple[Round, Quality | None]]) -> dict[s
 
 
 def _rightly_short(played: Round, quality: Quality) -> bool:
-    short = quality.n_hops is not None and quality.n_hops < played.seed.n_searches
+    short = quality.n_hops is not None and quality.n_hops < played.answer.n_searches
     return played.validation.reason == "not_multi_hop" and short
 
 

@@ -1,7 +1,7 @@
 """A reader that is always right, or wrong in a chosen share of cases: it reads the facts of the given passages alone.
 
-Without errors it is the strongest gate an experiment can have. Since more passages can only add facts, noise never
-changes the answer of a question that has one answer in its world. With errors it stands for a weaker reader whose
+Without errors it is the strongest gate an experiment can have. Since more passages can only add facts, distractors
+never change the answer of a question that has one answer in its world. With errors it stands for a weaker reader whose
 strength is known exactly.
 """
 

@@ -1,4 +1,4 @@
-"""Questions and seed answers drawn from a world: every task has exactly one answer and a known depth.
+"""Questions and answers drawn from a world: every task has exactly one answer and a known depth.
 
 A k-hop task chains k facts out of k different passages. Which end of a fact is asked for, and which facts, is drawn
 uniformly over the kinds of fact, so that rare shapes appear as often as common ones. Answers never appear in their
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from ssp_env.types import Seed, Task
+from ssp_env.types import Answer, Task
 from ssp_env.world.language import Clause, Comparison, Description, Name, Noun, Question, Sought, render
 from ssp_env.world.names import display
 from ssp_env.world.oracle import answer_set, leaves, n_clauses, proofs
@@ -62,8 +62,8 @@ def sample_tasks(world: World, kind: str, n: int, rng: np.random.Generator) -> l
     return list(tasks.values())
 
 
-def sample_seeds(world: World, n: int, rng: np.random.Generator, *, n_searches: Sequence[int] = (2,)) -> list[Seed]:
-    """Return ``n`` seed answers, each with a demanded number of searches (1 .. 4) drawn from ``n_searches``.
+def sample_answers(world: World, n: int, rng: np.random.Generator, *, n_searches: Sequence[int] = (2,)) -> list[Answer]:
+    """Return ``n`` answers, each with a demanded number of searches (1 .. 4) drawn from ``n_searches``.
 
     Answers are entities, and for each at least one question exists that needs exactly that many passages. Answers
     repeat only when the world is too small for ``n`` distinct ones.
@@ -71,12 +71,12 @@ def sample_seeds(world: World, n: int, rng: np.random.Generator, *, n_searches: 
     if not n_searches or not set(n_searches) <= {1, 2, 3, 4}:
         raise ValueError(f"expected numbers of searches out of 1 .. 4, got {tuple(n_searches)!r}")
     depths = rng.choice(np.array(n_searches), size=n).tolist()
-    seeds: list[Seed] = []
+    answers: list[Answer] = []
     used: set[str] = set()
     misses = repeats = 0
-    while len(seeds) < n and misses < _MAX_MISSES:
+    while len(answers) < n and misses < _MAX_MISSES:
         misses += 1
-        depth = int(depths[len(seeds)])
+        depth = int(depths[len(answers)])
         question = _draw(world, f"{depth}-hop", rng)
         answer = None if question is None else _answer(world, question, f"{depth}-hop")
         if answer is None or world.index_of(answer) is None:
@@ -87,11 +87,11 @@ def sample_seeds(world: World, n: int, rng: np.random.Generator, *, n_searches: 
         misses = repeats = 0
         used.add(answer)
         first, *others = _names(world, answer)
-        name = f"w{world.config.seed}-seed-{len(seeds)}-{answer.replace(' ', '_')}"
-        seeds.append(Seed(name, first, tuple(others), depth))
-    if len(seeds) < n:
-        raise ValueError(f"expected {n} seeds, found {len(seeds)}; enlarge the world")
-    return seeds
+        name = f"w{world.config.seed}-answer-{len(answers)}-{answer.replace(' ', '_')}"
+        answers.append(Answer(name, first, tuple(others), depth))
+    if len(answers) < n:
+        raise ValueError(f"expected {n} answers, found {len(answers)}; enlarge the world")
+    return answers
 
 
 def _draw(world: World, kind: str, rng: np.random.Generator) -> Question | None:

@@ -18,11 +18,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ssp_env.types import Passage, Seed, Task
+from ssp_env.types import Answer, Passage, Task
 from ssp_env.world.language import Sought
 from ssp_env.world.names import Names, display
 from ssp_env.world.oracle import Oracle
-from ssp_env.world.sampling import sample_seeds, sample_tasks
+from ssp_env.world.sampling import sample_answers, sample_tasks
 from ssp_env.world.schema import ALIASES, BY_SUBJECT, ENTITY_SHARES, INTROS, RELATION, RELATIONS, VALUES
 
 Ints = npt.NDArray[np.int64]
@@ -145,13 +145,13 @@ class World:
         """
         return sample_tasks(self, kind, n, rng)
 
-    def seeds(self, n: int, rng: np.random.Generator, *, n_searches: Sequence[int] = (2,)) -> list[Seed]:
+    def answers(self, n: int, rng: np.random.Generator, *, n_searches: Sequence[int] = (2,)) -> list[Answer]:
         """Return ``n`` seed answers, each with a demanded number of searches (1 .. 4) drawn from ``n_searches``.
 
         Raises:
             ValueError: If a number is out of range, or the world is too small.
         """
-        return sample_seeds(self, n, rng, n_searches=n_searches)
+        return sample_answers(self, n, rng, n_searches=n_searches)
 
     def type_of(self, index: int) -> str:
         """Return the type of an entity."""

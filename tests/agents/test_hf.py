@@ -82,13 +82,13 @@ def test_global_random_states_and_training_mode_are_left_alone(agent):
 
 
 def test_unseeded_calls_differ_and_repeat_with_a_new_agent(agent):
-    def play():
+    def rollout():
         fresh = HFAgent(agent.model, agent.tokenizer, seed=1)
         return [fresh.complete(QUESTIONS, sampling=Sampling(max_tokens=8))[0].token_ids for _ in range(2)]
 
-    first, second = play()
+    first, second = rollout()
     assert first != second
-    assert play() == [first, second]
+    assert rollout() == [first, second]
 
 
 def test_stop_string_ends_and_stays(agent):

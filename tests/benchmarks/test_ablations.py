@@ -28,12 +28,12 @@ FILE = ROOT / "benchmarks" / "arms.toml"
 SMALL = """
 kinds = ["1-hop", "2-hop"]
 seeds = [0, 1]
-base = { n_rounds = 2, first_world = 0, rule = { n_noise = 6 } }
+base = { n_rounds = 2, first_world = 0, rule = { n_distractors = 6 } }
 seed_step = { first_world = 3 }
 [arms]
 start = { of = "play", at = "start" }
 play = {}
-same = { rule = { n_noise = 6 } }
+same = { rule = { n_distractors = 6 } }
 other = { train_proposer = false, rule = { gate = false } }
 [groups.main]
 title = "Main"
@@ -189,7 +189,7 @@ def test_rules_merge_one_by_one_and_seeds_move_what_steps(small):
     assert asked.settings["first_world"] == 3 and asked.settings["seed"] == 1
     assert "--no-train-proposer" in asked.flags
     at = asked.flags.index("--rule")
-    assert asked.flags[at + 1 : at + 3] == ["gate=false", "n_noise=6"]
+    assert asked.flags[at + 1 : at + 3] == ["gate=false", "n_distractors=6"]
 
 
 @pytest.mark.parametrize(("change", "message"), [

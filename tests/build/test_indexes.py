@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from ssp_env.build import BuildOptions, build_dense
 from ssp_env.corpus import MemoryCorpus
 from ssp_env.errors import ConfigError, StaleIndexError
-from ssp_env.build import BuildOptions, build_dense
 from ssp_env.retrieval.dense import DenseRetriever, DenseSettings
 from ssp_env.retrieval.faiss_index import load_faiss
 from ssp_env.types import Passage

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ssp_env.errors import ConfigError
 from ssp_env.build.plans import GIB, Room, check_plan, free_room, plan_bm25, plan_dense
+from ssp_env.errors import ConfigError
 from ssp_env.retrieval.index_kinds import KINDS, index_shape, resolve_kind
 
 WIKI = 21_015_324

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from ssp_env.build.ray_encode import encode_on_ray
+from ssp_env.build.vectors import VectorShards, encode_shards
 from ssp_env.cli.main import main
 from ssp_env.corpus import MemoryCorpus
 from ssp_env.errors import ConfigError, StaleIndexError
-from ssp_env.build.ray_encode import encode_on_ray
-from ssp_env.build.vectors import VectorShards, encode_shards
 from tests.build.test_vectors import SPEC, N, never
 from tests.retrieval_fakes import PASSAGES, WordEmbedder, small_corpus
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ssp_env.build.vectors import VectorShards, VectorSpec, encode_shards, n_missing, shard_folder
 from ssp_env.corpus import MemoryCorpus
 from ssp_env.errors import ConfigError, StaleIndexError
-from ssp_env.build.vectors import VectorShards, VectorSpec, encode_shards, n_missing, shard_folder
 from tests.retrieval_fakes import PASSAGES, DyingCorpus, WordEmbedder, small_corpus  # noqa: F401  (for the child)
 
 SPEC = VectorSpec("words", "passage: ", "float16", shard_passages=4)

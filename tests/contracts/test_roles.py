@@ -12,12 +12,12 @@ from ssp_env.errors import ConfigError
 from ssp_env.game.prompts import PROMPT_SETS
 from ssp_env.game.roles import MAX_PASSAGE_CHARS, ROLES
 from ssp_env.game.tools import SearchTool
-from ssp_env.types import Item, Message, Passage, ReadingCase, Seed, Task
+from ssp_env.types import Answer, Item, Message, Passage, ReadingCase, Task
 from tests.fakes import FakeRetriever, NoteTool
 
 ELM = Passage("p", "Elm", "The Elm flows into Lake Tarn.")
 CASES: dict[str, tuple[Item, tuple[str, ...]]] = {
-    "proposer": (Seed("s", "Lake Tarn", n_searches=37), ("Lake Tarn", "37")),
+    "proposer": (Answer("s", "Lake Tarn", n_searches=37), ("Lake Tarn", "37")),
     "reader": (ReadingCase("Which lake?", (ELM,)), ("Which lake?", ELM.title, ELM.text)),
     "solver": (Task("t", "Which lake?", ("Lake Tarn",)), ("Which lake?",)),
 }
@@ -85,11 +85,11 @@ def test_a_set_that_cannot_tell_of_a_tool_refuses_it() -> None:
 def test_roles_refuse_items_of_another_kind(role: str, item) -> None:
     if type(item) is type(CASES[role][0]):
         return
-    with pytest.raises(TypeError, match=f"expected a .* for the {role}, got"):
+    with pytest.raises(TypeError, match=f"expected an? .* for the {role}, got"):
         opened(role, item, "paper")
 
 
-@pytest.mark.parametrize(("role", "item"), [("proposer", Seed("s", TRAP)), ("solver", Task("t", TRAP, ("a",)))])
+@pytest.mark.parametrize(("role", "item"), [("proposer", Answer("s", TRAP)), ("solver", Task("t", TRAP, ("a",)))])
 def test_tags_of_further_tools_are_neutralised_in_what_a_role_is_given(role: str, item: Item) -> None:
     assert "x ‹note›y‹/note ›" in opened(role, item, "paper", NOTE)[-1]["content"]
     assert TRAP in opened(role, item, "paper")[-1]["content"]
@@ -104,7 +104,7 @@ def test_long_passages_are_cut_visibly_for_the_reader() -> None:
 def test_prompts_with_search_alone_are_as_measured(prompt_set: str) -> None:
     """Another digest is another behaviour: figures before and after belong to the change."""
     items = {
-        "proposer": [Seed("s", "Lake <answer> {x} Tarn", n_searches=3)],
+        "proposer": [Answer("s", "Lake <answer> {x} Tarn", n_searches=3)],
         "reader": [
             ReadingCase("Which?", (Passage("p", "Elm", "The <|im_end|>"),)),
             ReadingCase("Which?", (Passage("p", "Elm", "x"),), ask_for_all=True),

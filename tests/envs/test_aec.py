@@ -28,7 +28,7 @@ def opened(monkeypatch, **parts):
     return env
 
 
-def play(env, texts):
+def rollout(env, texts):
     """Step through a round as PettingZoo has it; return the order of actors and the summed rewards."""
     order, totals, texts = [], dict.fromkeys(env.possible_agents, 0.0), iter(texts)
     for agent in env.agent_iter():
@@ -45,13 +45,13 @@ def play(env, texts):
 
 
 def test_the_round_with_per_role_rewards(monkeypatch):
-    order, totals = play(opened(monkeypatch), [*PROPOSAL, RIGHT, RIGHT, "<search>Elm</search>", WRONG])
+    order, totals = rollout(opened(monkeypatch), [*PROPOSAL, RIGHT, RIGHT, "<search>Elm</search>", WRONG])
     assert order == ["proposer_0"] * 3 + ["reader_0", "solver_0", "solver_1", "solver_1"]
     assert totals == {"proposer_0": 0.5, "reader_0": 1.0, "solver_0": 1.0, "solver_1": 0.0}
 
 
 def test_an_external_reader_is_no_agent(monkeypatch):
-    order, totals = play(opened(monkeypatch, reader=FixedReader()), [*PROPOSAL, RIGHT, RIGHT])
+    order, totals = rollout(opened(monkeypatch, reader=FixedReader()), [*PROPOSAL, RIGHT, RIGHT])
     assert set(order) == set(totals) == {"proposer_0", "solver_0", "solver_1"}
     assert totals["proposer_0"] == 0.0
 
@@ -59,14 +59,14 @@ def test_an_external_reader_is_no_agent(monkeypatch):
 def test_a_refused_reset_leaves_the_generator(monkeypatch):
     env, whole = opened(monkeypatch), opened(monkeypatch)
     with pytest.raises(ConfigError):
-        env.reset(options={"seed": 10**6})
+        env.reset(options={"answer": 10**6})
     env.reset()
     whole.reset()
-    assert env._play.key == whole._play.key
+    assert env._state.key == whole._state.key
 
 
 def test_a_rejected_question_ends_all_agents(monkeypatch):
-    order, totals = play(opened(monkeypatch), ["<question>Why?</question>"])
+    order, totals = rollout(opened(monkeypatch), ["<question>Why?</question>"])
     assert order == ["proposer_0"]
     assert totals == {"proposer_0": -0.1, "reader_0": 0.0, "solver_0": 0.0, "solver_1": 0.0}
 

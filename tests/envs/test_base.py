@@ -13,7 +13,7 @@ from ssp_env.envs.base import TextEnv
 from ssp_env.envs.selfplay import SelfPlayScenario
 from ssp_env.envs.solver import SolverScenario
 from ssp_env.errors import ConfigError
-from ssp_env.types import Seed, Task
+from ssp_env.types import Answer, Task
 from tests.fakes import tiny_game
 
 ENV_IDS = ("SearchSolver-v0", "SearchProposer-v0", "SearchSelfPlay-v0")
@@ -74,7 +74,7 @@ def test_options_choose_by_index():
         {"task": Task("1", "q", ())},
         {"task": Task("1", "q", (3,))},
         {"task": Task(float("nan"), "q", ("x",))},
-        {"task": Seed("1", "x")},
+        {"task": Answer("1", "x")},
         {"seed": 1},
         5,
         0,
@@ -92,17 +92,23 @@ def test_bad_options_are_refused(options):
 
 @pytest.mark.parametrize(
     "seed",
-    [Seed("1", None), Seed("1", ""), Seed("1", "x", ("",)), Seed("1", "x", (), 0), Seed("1", "x", (), 10**5000)],
+    [
+        Answer("1", None),
+        Answer("1", ""),
+        Answer("1", "x", ("",)),
+        Answer("1", "x", (), 0),
+        Answer("1", "x", (), 10**5000),
+    ],
 )
 def test_bad_seed_records_are_refused(seed):
     with pytest.raises(ConfigError, match="expected"):
-        TextEnv(SelfPlayScenario(), tiny_game()).reset(options={"seed": seed})
+        TextEnv(SelfPlayScenario(), tiny_game()).reset(options={"answer": seed})
 
 
 def test_one_text_in_a_record_is_one_answer():
     env = tiny_solver()
     env.reset(options={"task": Task("1", "q", "Paris")})
-    assert env.play.item == Task("1", "q", ("Paris",))
+    assert env.state.item == Task("1", "q", ("Paris",))
     assert env.step("<answer>Paris</answer>")[1] == 1.0
 
 
@@ -112,10 +118,10 @@ def test_a_refused_reset_leaves_generator_and_episode(seed):
     assert env.reset(seed=5) == whole.reset(seed=5)
     with pytest.raises(ConfigError):
         env.reset(seed=seed, options={"task": 10**6})
-    assert env.play.key == whole.play.key
+    assert env.state.key == whole.state.key
     env.reset()
     whole.reset()
-    assert env.play.key == whole.play.key
+    assert env.state.key == whole.state.key
 
 
 @pytest.mark.parametrize("env_id", ENV_IDS)
@@ -179,7 +185,7 @@ def test_lone_surrogates_are_replaced():
     env = tiny_solver()
     env.reset(seed=0)
     env.step("<search>Elm \ud800</search>")
-    assert env.play.turn.action.argument == "Elm \ufffd"
+    assert env.state.turn.action.argument == "Elm \ufffd"
 
 
 def test_render_is_a_transcript():

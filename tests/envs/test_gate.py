@@ -15,18 +15,18 @@ from tests.fakes import PROPOSAL, FixedReader, tiny_game
 
 
 def proposed(game, key=0):
-    """The play whose proposer has just ended, before anything was made of it."""
+    """The state whose proposer has just ended, before anything was made of it."""
     ended = []
 
     class Catch(SelfPlayScenario):
-        def settle(self, plays):
-            ended.extend(plays)
-            return list(plays)
+        def settle(self, states):
+            ended.extend(states)
+            return list(states)
 
-    play = start(Catch(), game, game.seeds[0], key=key)
+    state = start(Catch(), game, game.answers[0], key=key)
     for text in PROPOSAL:
-        (play,) = step(Catch(), [play], [text])
-    return ended[-1] if ended else play
+        (state,) = step(Catch(), [state], [text])
+    return ended[-1] if ended else state
 
 
 def test_the_key_decides_noise_and_order():
@@ -38,30 +38,30 @@ def test_the_key_decides_noise_and_order():
 
 
 def test_an_accepted_proposal_becomes_a_task_with_the_seed_answers():
-    play = accept(proposed(tiny_game()), Validation("ok"))
-    assert play.task.answers == ("Lake Tarn", "Tarn Lake")
+    state = accept(proposed(tiny_game()), Validation("ok"))
+    assert state.task.answers == ("Lake Tarn", "Tarn Lake")
     assert accept(proposed(tiny_game()), Validation("too_short")).task is None
 
 
 @pytest.mark.parametrize(("n_right", "reward"), [(0, 0.0), (1, 0.5), (2, 0.0)])
 def test_the_proposer_is_paid_by_the_rule_on_the_success_rate(n_right, reward):
     game = tiny_game(GameRules(n_solves=2, proposer_reward="zero_sum_solved"), reader=FixedReader())
-    play = start(SelfPlayScenario(), game, game.seeds[0], key=0)
+    state = start(SelfPlayScenario(), game, game.answers[0], key=0)
     answers = ["<answer>Lake Tarn</answer>"] * n_right + ["<answer>no</answer>"] * (2 - n_right)
     for text in (*PROPOSAL, *answers):
-        (play,) = step(SelfPlayScenario(), [play], [text])
-    assert play.over and play.ended[0].reward == reward
+        (state,) = step(SelfPlayScenario(), [state], [text])
+    assert state.over and state.ended[0].reward == reward
 
 
 def test_a_rejected_proposal_is_paid_the_invalid_reward():
     game = tiny_game(GameRules(invalid_reward=-0.1))
-    play = pay_proposer(accept(proposed(game), Validation("not_answerable")))
-    assert play.ended[0].reward == -0.1
+    state = pay_proposer(accept(proposed(game), Validation("not_answerable")))
+    assert state.ended[0].reward == -0.1
 
 
 def test_a_solver_play_cannot_pass_the_gate():
     game = tiny_game()
-    play = start(SolverScenario(), game, game.tasks[0], key=0)
+    state = start(SolverScenario(), game, game.tasks[0], key=0)
     with pytest.raises(TypeError):
-        accept(play, Validation("ok"))
-    assert isinstance(play.rng(), np.random.Generator)
+        accept(state, Validation("ok"))
+    assert isinstance(state.rng(), np.random.Generator)

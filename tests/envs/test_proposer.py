@@ -93,7 +93,7 @@ def test_bundles_of_noise_are_made_up_and_an_outage_of_their_search_is_raised():
             shown.extend(cases)
             return [Reading("Lake Tarn")] * len(cases)
 
-    rules = GameRules(noise_unit="bundle")
+    rules = GameRules(distractor_unit="bundle")
     retriever = BrokenRetriever()
     game = replace(tiny_game(rules, reader=Notes()), retriever=retriever)
     env = opened(game)
@@ -102,7 +102,7 @@ def test_bundles_of_noise_are_made_up_and_an_outage_of_their_search_is_raised():
     assert shown == []
     retriever.word = "no such word"
     assert env.step(PROPOSAL[-1])[1:3] == (1.0, True)
-    evidence = env.play.ended[0].evidence
+    evidence = env.state.ended[0].evidence
     assert len(shown[0].passages) > len(evidence) > 0
 
 
@@ -153,11 +153,11 @@ def test_our_failures_are_raised_and_the_step_may_be_repeated(game, opponent, er
     env = opened(game, opponent)
     for text in PROPOSAL[:-1]:
         env.step(text)
-    before = env.play
+    before = env.state
     for _ in range(2):
         with pytest.raises(error):
             env.step(PROPOSAL[-1])
-    assert env.play is before and before.episode.running
+    assert env.state is before and before.episode.running
 
 
 class Dice:
@@ -198,7 +198,7 @@ def test_the_opponent_of_all_environments_searches_and_is_judged_in_one_call_a_s
     assert rewards[4:] == [0.0, 0.0] and infos["validation"].tolist() == ["ok"] * 4 + ["too_short"] * 2
 
 
-def test_an_opponent_plays_the_same_in_single_and_vector_environments():
+def test_an_opponent_states_the_same_in_single_and_vector_environments():
     game = tiny_game(reader=FixedReader())
     rewards, infos = propose_all(vector(game, Dice(), 4), 4)
     for i in range(4):
@@ -215,7 +215,7 @@ def test_an_outage_while_the_opponent_solves_changes_no_environment():
     env = vector(tiny_game(retriever=retriever, reader=FixedReader()), Dice(), 4)
     with pytest.raises(AgentError, match="retriever is down"):
         propose_all(env, 3)
-    assert not any(play.over or play.ended for play in env.plays)
+    assert not any(state.over or state.ended for state in env.states)
     retriever.word = "no such word"
     texts = [PROPOSAL[-1]] * 3 + ["<question>Why?</question>"]
     repeated = env.step(texts)[1].tolist()
@@ -230,7 +230,7 @@ def test_the_opponent_repeats_for_a_seed():
         env.reset(seed=5)
         done = False
         while not done:
-            text = expert.complete([env.unwrapped.play.episode.conversation], sampling=Sampling())[0].text
+            text = expert.complete([env.unwrapped.state.episode.conversation], sampling=Sampling())[0].text
             _, reward, terminated, truncated, info = env.step(text)
             done = terminated or truncated
         outcomes.append((reward, info))

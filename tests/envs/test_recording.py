@@ -50,7 +50,7 @@ def test_a_round_is_written_whole(tmp_path):
     play_round(tmp_path / "e.jsonl")
     (row,) = lines(tmp_path / "e.jsonl")
     assert (row["schema"], row["env"], row["terminated"], row["truncated"]) == (1, None, True, False)
-    assert (row["item"]["answer"], row["task"]["question"]) == (SEED.answer, QUESTION)
+    assert (row["item"]["answer"], row["task"]["question"]) == (SEED.text, QUESTION)
     (made,) = row["validation"].pop("readings")
     assert row["validation"] == {"reason": "ok", "response": "Lake Tarn", "error": ""}
     assert (made["kind"], made["response"], made["verdicts"][0]["label"]) == ("gate", "Lake Tarn", "correct")
@@ -64,7 +64,7 @@ def test_prompts_and_rejections_are_written_where_asked_for(tmp_path):
     play_round(tmp_path / "e.jsonl", ["<question>Why?</question>"], with_prompts=True)
     (row,) = lines(tmp_path / "e.jsonl")
     assert (row["validation"]["reason"], row["task"]) == ("too_short", None)
-    assert SEED.answer in row["episodes"][0]["prompt"][-1]["content"]
+    assert SEED.text in row["episodes"][0]["prompt"][-1]["content"]
 
 
 def test_episodes_follow_one_another_and_unfinished_ones_are_left_out(tmp_path):

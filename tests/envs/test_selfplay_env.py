@@ -95,14 +95,14 @@ def test_every_solve_starts_from_the_same_prompt():
 
 
 @pytest.mark.parametrize("reader", ["oracle", "policy"])
-def test_the_expert_plays_rounds_over_the_world(reader):
+def test_the_expert_states_rounds_over_the_world(reader):
     env, expert = gym.make("SearchSelfPlay-v0", reader=reader), build_agent("world-expert")
     outcomes = []
     for seed in range(5):
         env.reset(seed=seed)
         total, done = 0.0, False
         while not done:
-            text = expert.complete([env.unwrapped.play.episode.conversation], sampling=Sampling(seed=seed))[0].text
+            text = expert.complete([env.unwrapped.state.episode.conversation], sampling=Sampling(seed=seed))[0].text
             _, reward, terminated, truncated, info = env.step(text)
             total, done = total + reward, terminated or truncated
         outcomes.append(info["validation"])

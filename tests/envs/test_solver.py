@@ -57,11 +57,11 @@ def test_an_invalid_action_ends_only_under_the_rule():
 def test_a_broken_retriever_changes_nothing_and_the_step_may_be_repeated():
     retriever = BrokenRetriever("Elm")
     env = opened(tiny_game(retriever=retriever))
-    before = env.play
+    before = env.state
     for _ in range(3):
         with pytest.raises(RetrievalError):
             env.step("<search>Elm</search>")
-    assert env.play is before
+    assert env.state is before
     retriever.word = "no such word"
     assert "Lake Tarn" in env.step("<search>Elm</search>")[0]
 
@@ -81,7 +81,7 @@ def test_a_broken_judge_pays_nobody_and_the_step_may_be_repeated():
     env = opened(tiny_game(judge=FlakyJudge()))
     with pytest.raises(JudgeError):
         env.step("<answer>x</answer>")
-    assert not env.play.over and env.play.episode.running
+    assert not env.state.over and env.state.episode.running
     assert env.step("<answer>x</answer>")[1] == 1.0
 
 

@@ -26,23 +26,23 @@ def test_a_step_leaves_its_state_as_it_was():
 def test_one_retrieval_call_answers_all_searches_of_a_step():
     retriever = FakeRetriever()
     game = tiny_game(retriever=retriever)
-    plays = [start(SolverScenario(), game, game.tasks[0], key=i) for i in range(5)]
+    states = [start(SolverScenario(), game, game.tasks[0], key=i) for i in range(5)]
     texts = ["<search>Elm</search>", "hello", "<search>Oxley</search>", "<answer>x</answer>", "<search>Ash</search>"]
-    moved = step(SolverScenario(), plays, texts)
+    moved = step(SolverScenario(), states, texts)
     assert retriever.batches == [["Elm", "Oxley", "Ash"]]
-    singles = [step(SolverScenario(), [play], [text])[0] for play, text in zip(plays, texts, strict=True)]
+    singles = [step(SolverScenario(), [state], [text])[0] for state, text in zip(states, texts, strict=True)]
     assert [(m.observation, m.reward, m.over) for m in moved] == [(s.observation, s.reward, s.over) for s in singles]
 
 
 def test_one_broken_search_stops_the_whole_step():
     game = tiny_game(retriever=BrokenRetriever("Ash"))
-    plays = [start(SolverScenario(), game, game.tasks[0], key=i) for i in range(2)]
+    states = [start(SolverScenario(), game, game.tasks[0], key=i) for i in range(2)]
     with pytest.raises(RetrievalError):
-        step(SolverScenario(), plays, ["<search>Elm</search>", "<search>Ash</search>"])
-    assert all(play.episode.turns_left == 10 for play in plays)
+        step(SolverScenario(), states, ["<search>Elm</search>", "<search>Ash</search>"])
+    assert all(state.episode.turns_left == 10 for state in states)
 
 
 def test_scenarios_draw_tasks_or_seeds():
     game = tiny_game()
     assert items(SolverScenario(), game) == game.tasks
-    assert items(SelfPlayScenario(), game) == game.seeds
+    assert items(SelfPlayScenario(), game) == game.answers

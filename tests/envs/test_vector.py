@@ -142,13 +142,13 @@ def test_bad_options_are_refused(options):
 def test_a_refused_reset_leaves_all_generators_and_episodes(seed):
     env, whole = tiny_vector(), tiny_vector()
     assert env.reset(seed=5)[0] == whole.reset(seed=5)[0]
-    before = env.plays
+    before = env.states
     with pytest.raises(ConfigError):
         env.reset(seed=seed, options={"task": [0, 0, 10**6]})
-    assert env.plays == before
+    assert env.states == before
     env.reset()
     whole.reset()
-    assert [play.key for play in env.plays] == [play.key for play in whole.plays]
+    assert [state.key for state in env.states] == [state.key for state in whole.states]
 
 
 @pytest.mark.parametrize("mode", ["NextStep", "SameStep"])
@@ -175,10 +175,10 @@ def test_a_step_makes_one_retrieval_call():
 def test_a_failure_changes_no_episode():
     env = tiny_vector(2, retriever=BrokenRetriever("Ash"))
     env.reset(seed=0)
-    before = env.plays
+    before = env.states
     with pytest.raises(RetrievalError):
         env.step(["<search>Elm</search>", "<search>Ash</search>"])
-    assert env.plays == before
+    assert env.states == before
     assert env.step(["<search>Elm</search>", "<search>Elm</search>"])[1].tolist() == [0.0, 0.0]
 
 
@@ -199,12 +199,12 @@ def test_without_autoreset_masked_episodes_are_reset_by_hand():
     _, _, terminations, _, _ = env.step(["<answer>x</answer>", "hello", "hello"])
     with pytest.raises(ResetNeeded):
         env.step(["hello"] * 3)
-    going = env.plays[1]
+    going = env.states[1]
     options = {"reset_mask": terminations}
     observations, infos = env.reset(options=options)
     assert "reset_mask" in options
     assert infos["_role"].tolist() == [True, False, False]
-    assert env.plays[1] is going and "Invalid" in observations[1]
+    assert env.states[1] is going and "Invalid" in observations[1]
     env.step(["hello"] * 3)
 
 

@@ -12,9 +12,9 @@ from ssp_env.game.game import Game
 from ssp_env.game.judges import ModelJudge
 from ssp_env.game.pool import QuestionPool
 from ssp_env.game.rules import GameRules, rules
-from ssp_env.game.selfplay import Agents, play_rounds
+from ssp_env.game.selfplay import Agents, run_rounds
 from ssp_env.protocols import Agent, Judge
-from ssp_env.types import JudgeCase, Passage, Round, Sampling, Seed
+from ssp_env.types import Answer, JudgeCase, Passage, Round, Sampling
 from tests.fakes import (
     PASSAGES,
     PROPOSAL,
@@ -32,10 +32,12 @@ RIGHT = ("<answer>Lake Tarn</answer>",)
 WRONG = ("<answer>Lake Mere</answer>",)
 
 
-def round_of(game: Game | None = None, *, proposer=PROPOSAL, solver=WRONG, reader=RIGHT, seed: Seed = SEED) -> Round:
+def round_of(
+    game: Game | None = None, *, proposer=PROPOSAL, solver=WRONG, reader=RIGHT, answer: Answer = SEED
+) -> Round:
     players = [a if isinstance(a, Agent) else ScriptedAgent(a) for a in (proposer, solver, reader)]
-    (played,) = play_rounds(
-        [(game or tiny_game(rules("paper", filling="none")), seed)],
+    (played,) = run_rounds(
+        [(game or tiny_game(rules("paper", filling="none")), answer)],
         Agents(*players),
         pool=QuestionPool(),
         rng=np.random.default_rng(0),
@@ -105,11 +107,11 @@ def test_answer_leaked_by_case_accents_alias_or_spelling_earns_nothing(leak: str
 
 def test_list_of_answers_is_checked_entry_by_entry() -> None:
     """The released code calls a string method on its list of answers and rejects every question."""
-    seed = Seed("s", "Tarn", aliases=("Lake Tarn", "Tarnsee"))
+    answer = Answer("s", "Tarn", aliases=("Lake Tarn", "Tarnsee"))
     leaking = asks("Which lake is called Tarnsee by all the people who live in the town of Oxley?")
-    assert round_of(proposer=leaking, seed=seed).proposer_reward == 0.0
-    assert round_of(seed=seed, solver=("<answer>Tarnsee</answer>",)).success_rate == 1.0
-    assert round_of(seed=seed, solver=("<answer>['Tarn', 'Mere']</answer>",)).success_rate == 0.0
+    assert round_of(proposer=leaking, answer=answer).proposer_reward == 0.0
+    assert round_of(answer=answer, solver=("<answer>Tarnsee</answer>",)).success_rate == 1.0
+    assert round_of(answer=answer, solver=("<answer>['Tarn', 'Mere']</answer>",)).success_rate == 0.0
 
 
 def test_letters_of_an_answer_are_not_answers() -> None:
@@ -182,12 +184,12 @@ def test_empty_answer_earns_nothing_even_from_a_gullible_judge(response: str) ->
 
 
 def test_empty_answer_does_not_match_an_answer_that_normalises_to_nothing() -> None:
-    for answer in ("A", "The", "!!!"):
-        seed = Seed("s", answer)
+    for text in ("A", "The", "!!!"):
+        answer = Answer("s", text)
         for response in ("", "the", "!!", "an", "..."):
-            if response.lower() != answer.lower():
+            if response.lower() != text.lower():
                 game = tiny_game(rules("paper", filling="none", gate=False))
-                played = round_of(game, seed=seed, solver=(f"<answer>{response}</answer>",))
+                played = round_of(game, answer=answer, solver=(f"<answer>{response}</answer>",))
                 assert solver_rewards(played) == {0.0}, (answer, response)
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from ssp_env.errors import ConfigError
-from ssp_env.game.distractors import BUNDLE_CALLS, CORPUS_DRAWS, passage_noise, shuffled, with_noise
-from ssp_env.game.rollout import play
+from ssp_env.game.distractors import BUNDLE_CALLS, CORPUS_DRAWS, passage_distractors, shuffled, with_distractors
+from ssp_env.game.rollout import rollout
 from ssp_env.game.rules import GameRules
 from ssp_env.types import Passage, Sampling, Task
 from tests.fakes import PASSAGES, PROPOSAL, SEED, FakeRetriever, ScriptedAgent, tiny_game
@@ -22,7 +22,7 @@ def rng() -> np.random.Generator:
 @pytest.fixture
 def proposal():
     game = tiny_game()
-    (trajectory,) = play([game.episode("proposer", SEED)], ScriptedAgent(PROPOSAL), sampling=Sampling(), rng=rng())
+    (trajectory,) = rollout([game.episode("proposer", SEED)], ScriptedAgent(PROPOSAL), sampling=Sampling(), rng=rng())
     return trajectory
 
 
@@ -30,14 +30,14 @@ def test_preferred_passages_come_first_in_their_order_without_evidence_repeats_a
     own = proposal.evidence[0]
     good = [Passage(f"x{i}", "Mill", f"The mill has {i} wheels.") for i in range(2)]
     telling = Passage("y", "Guide", "It lies by Tarn Lake.")
-    game = tiny_game(GameRules(n_noise=3))
-    found = passage_noise(game, proposal, (), rng(), first=[own, good[1], telling, good[1], good[0]])
+    game = tiny_game(GameRules(n_distractors=3))
+    found = passage_distractors(game, proposal, (), rng(), first=[own, good[1], telling, good[1], good[0]])
     assert found[:2] == [good[1], good[0]] and len(found) == 3
     assert found[2] in PASSAGES and found[2] not in proposal.evidence
 
 
 def test_no_more_than_the_rules_say_is_taken(proposal):
-    assert passage_noise(tiny_game(GameRules(n_noise=0)), proposal, (), rng(), first=PASSAGES) == []
+    assert passage_distractors(tiny_game(GameRules(n_distractors=0)), proposal, (), rng(), first=PASSAGES) == []
 
 
 def test_shuffling_keeps_every_passage_and_is_seeded():
@@ -48,54 +48,58 @@ def test_shuffling_keeps_every_passage_and_is_seeded():
 def test_only_proposals_have_noise(proposal):
     solve = replace(proposal, item=Task("t", "q", ("a",)), role="solver")
     with pytest.raises(TypeError, match="proposer's trajectory"):
-        passage_noise(tiny_game(), solve, (), rng())
+        passage_distractors(tiny_game(), solve, (), rng())
 
 
 MANY = tuple(Passage(f"m{i}", f"Town{i:03}", f"Town{i:03} lies on Hill{i // 3}.") for i in range(60))
 
 
-def bundle_game(n_noise=3, passages=(*PASSAGES, *MANY), **changes):
+def bundle_game(n_distractors=3, passages=(*PASSAGES, *MANY), **changes):
     retriever = FakeRetriever(passages)
-    return tiny_game(GameRules(noise_unit="bundle", n_noise=n_noise), retriever=retriever, passages=passages), retriever
+    return tiny_game(
+        GameRules(distractor_unit="bundle", n_distractors=n_distractors), retriever=retriever, passages=passages
+    ), retriever
 
 
 def test_bundles_that_the_others_do_not_offer_are_searches_for_titles_in_one_call(proposal):
     game, retriever = bundle_game()
-    shown = with_noise(game, proposal, (), rng())
+    shown = with_distractors(game, proposal, (), rng())
     ((first, *rest),) = retriever.batches
     assert len({first, *rest}) == 3 and {first, *rest} <= {p.title for p in (*PASSAGES, *MANY)}
     found = {r.passage for results in FakeRetriever((*PASSAGES, *MANY)).search([first, *rest], 3) for r in results}
     assert set(shown) == {*proposal.evidence} | found and len(shown) > len(proposal.evidence)
-    assert with_noise(game, proposal, (), rng()) == shown
+    assert with_distractors(game, proposal, (), rng()) == shown
     other = replace(proposal.conversation.turns[0].results[0], passage=Passage("n", "N", "noise"))
     turns = (replace(proposal.conversation.turns[0], results=(other,)),)
-    with_noise(game, proposal, [replace(proposal, conversation=replace(proposal.conversation, turns=turns))], rng())
+    with_distractors(
+        game, proposal, [replace(proposal, conversation=replace(proposal.conversation, turns=turns))], rng()
+    )
     assert [len(batch) for batch in retriever.batches] == [3, 3, 2]
 
 
 def test_a_corpus_without_bundles_to_offer_is_not_searched_for_ever(proposal):
     telling = tuple(Passage(f"y{i}", f"Guide{i}", f"Guide{i}: it lies by Tarn Lake.") for i in range(500))
     game, retriever = bundle_game(passages=telling)
-    assert set(with_noise(game, proposal, (), rng())) == set(proposal.evidence)
+    assert set(with_distractors(game, proposal, (), rng())) == set(proposal.evidence)
     assert len(retriever.batches) <= BUNDLE_CALLS
 
 
 def test_more_bundles_than_can_be_drawn_are_not_drawn(proposal):
-    game, retriever = bundle_game(n_noise=3_000_000)
-    shown = with_noise(game, proposal, (), rng())
+    game, retriever = bundle_game(n_distractors=3_000_000)
+    shown = with_distractors(game, proposal, (), rng())
     assert len(retriever.batches) <= BUNDLE_CALLS and max(map(len, retriever.batches)) <= CORPUS_DRAWS
     assert len(shown) > len(proposal.evidence)
 
 
 def test_passages_without_titles_are_searched_for_by_their_text(proposal):
     game, retriever = bundle_game(passages=tuple(replace(p, title="") for p in MANY))
-    assert len(with_noise(game, proposal, (), rng())) > len(proposal.evidence)
+    assert len(with_distractors(game, proposal, (), rng())) > len(proposal.evidence)
     assert all(query.startswith("Town") for query in retriever.batches[0])
 
 
 def test_single_passages_need_no_retriever_and_made_up_bundles_do(proposal):
     game, retriever = bundle_game()
-    with_noise(replace(game, rules=GameRules()), proposal, (), rng())
+    with_distractors(replace(game, rules=GameRules()), proposal, (), rng())
     assert retriever.batches == []
-    with pytest.raises(ConfigError, match="expected a retriever for bundles of noise"):
-        with_noise(replace(game, retriever=None), proposal, (), rng())
+    with pytest.raises(ConfigError, match="expected a retriever for bundles of distractors"):
+        with_distractors(replace(game, retriever=None), proposal, (), rng())

@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from ssp_env.game.pool import DUMMY_QUESTION, Proposed, QuestionPool, Slot, fill_slots
-from ssp_env.types import Completion, Conversation, Final, Seed, Task, Trajectory, Turn, Validation
+from ssp_env.types import Answer, Completion, Conversation, Final, Task, Trajectory, Turn, Validation
 from tests.fakes import tiny_game
 
 GAME = tiny_game()
 
 
 def proposed(i: int, ok: bool) -> Proposed:
-    seed = Seed(f"s{i}", f"answer {i}")
+    answer = Answer(f"s{i}", f"answer {i}")
     turn = Turn(Completion(""), Final(f"question {i}"))
-    trajectory = Trajectory("proposer", seed, Conversation((), (turn,)), "finished")
-    return Proposed(GAME, seed, trajectory, Validation("ok" if ok else "too_short"))
+    trajectory = Trajectory("proposer", answer, Conversation((), (turn,)), "finished")
+    return Proposed(GAME, answer, trajectory, Validation("ok" if ok else "too_short"))
 
 
 def fill(filling: str, accepted: str, pool: QuestionPool | None = None, n_tasks: int | None = None) -> list[Slot]:

@@ -16,5 +16,5 @@ def test_episodes_take_limits_and_tools_from_the_game():
 
 def test_the_proposer_starts_from_a_seed_and_shows_its_answer():
     game = tiny_game()
-    episode = game.episode("proposer", game.seeds[0])
-    assert game.seeds[0].answer in episode.conversation.prompt[-1]["content"]
+    episode = game.episode("proposer", game.answers[0])
+    assert game.answers[0].text in episode.conversation.prompt[-1]["content"]

@@ -11,11 +11,11 @@ from ssp_env.corpus import MemoryCorpus
 from ssp_env.errors import ConfigError, RetrievalError
 from ssp_env.game.game import Game
 from ssp_env.game.probes import MAX_SUBSETS, find_rivals, probe
-from ssp_env.game.rollout import play
+from ssp_env.game.rollout import rollout
 from ssp_env.game.rules import GameRules, rules
 from ssp_env.game.validator import validate
 from ssp_env.retrieval.bm25 import Bm25Retriever
-from ssp_env.types import Passage, Reading, ReadingCase, Sampling, SearchResult, Seed, Trajectory, Validation
+from ssp_env.types import Answer, Passage, Reading, ReadingCase, Sampling, SearchResult, Trajectory, Validation
 from ssp_env.world import OracleReader, World, WorldConfig
 from ssp_env.world.names import display
 from ssp_env.world.schema import BY_SUBJECT
@@ -45,19 +45,21 @@ class SpyReader:
         return [Reading(self.answer(case)) for case in cases]
 
 
-def propose(game: Game, seed: Seed = SEED, script=PROPOSAL) -> Trajectory:
-    (trajectory,) = play(
-        [game.episode("proposer", seed)], ScriptedAgent(script), sampling=Sampling(), rng=np.random.default_rng(0)
+def propose(game: Game, answer: Answer = SEED, script=PROPOSAL) -> Trajectory:
+    (trajectory,) = rollout(
+        [game.episode("proposer", answer)], ScriptedAgent(script), sampling=Sampling(), rng=np.random.default_rng(0)
     )
     return trajectory
 
 
 def game_with(reader, retriever=None, **changes) -> Game:
-    return replace(tiny_game(GameRules(n_noise=2, **changes), reader=reader), retriever=retriever or FakeRetriever())
+    return replace(
+        tiny_game(GameRules(n_distractors=2, **changes), reader=reader), retriever=retriever or FakeRetriever()
+    )
 
 
-def check(game: Game, seed: Seed = SEED, script=PROPOSAL, n: int = 1) -> list[Validation]:
-    proposals = [(game, propose(game, seed, script))] * n
+def check(game: Game, answer: Answer = SEED, script=PROPOSAL, n: int = 1) -> list[Validation]:
+    proposals = [(game, propose(game, answer, script))] * n
     return validate(proposals, policy=BrokenAgent(), sampling=Sampling(), rng=np.random.default_rng(0))
 
 
@@ -282,10 +284,10 @@ def test_in_a_world_questions_with_a_hidden_second_answer_are_caught(world) -> N
         f"<search>{city}</search>",
         f"<question>Which city {relation.find_subject[0]} {display(country)}?</question>",
     )
-    seed = Seed("s", display(city), n_searches=1)
-    assert check(world_game(world), seed, script)[0].ok, "the published gate lets it pass"
+    answer = Answer("s", display(city), n_searches=1)
+    assert check(world_game(world), answer, script)[0].ok, "the published gate lets it pass"
     for changes in ({"n_unique_probes": 1}, {"ask_for_all": True}):
-        assert check(world_game(world, **changes), seed, script)[0].reason == "not_unique"
+        assert check(world_game(world, **changes), answer, script)[0].reason == "not_unique"
 
 
 def test_in_a_world_second_answers_several_links_away_are_caught(world) -> None:
@@ -301,7 +303,7 @@ def test_in_a_world_second_answers_several_links_away_are_caught(world) -> None:
         script = (f"<search>{display(person)}</search>", f"<search>{display(city)}</search>", question)
         for hops in missed:
             game = world_game(world, ask_for_all=True, n_rivals=60, rival_hops=hops)
-            missed[hops] += check(game, Seed("s", display(person), n_searches=2), script)[0].ok
+            missed[hops] += check(game, Answer("s", display(person), n_searches=2), script)[0].ok
         n += 1
     assert missed[1] > n / 2 > 5 and missed[2] == 0
 
@@ -315,8 +317,8 @@ def test_in_a_world_honest_chains_pass_all_probes(world) -> None:
     for task in tasks:
         proofs = [p for p in world.passages if p.title in world_names(world, task)]
         script = (*(f"<search>{p.title}</search>" for p in proofs), f"<question>{task.question}</question>")
-        seed = Seed("s", task.answers[0], task.answers[1:], n_searches=2)
-        passed += check(game, seed, script)[0].ok if len(proofs) == 2 else 0
+        answer = Answer("s", task.answers[0], task.answers[1:], n_searches=2)
+        passed += check(game, answer, script)[0].ok if len(proofs) == 2 else 0
     assert passed >= 6
 
 

@@ -8,11 +8,11 @@ from ssp_env.errors import ConfigError
 from ssp_env.game.prompts import fill
 from ssp_env.game.roles import ROLES
 from ssp_env.tags import parse_action
-from ssp_env.types import Invalid, Passage, ReadingCase, Seed, Task
+from ssp_env.types import Answer, Invalid, Passage, ReadingCase, Task
 from tests.fakes import NoteTool
 
 ITEMS = {
-    "proposer": Seed("s", "Lake Tarn", n_searches=3),
+    "proposer": Answer("s", "Lake Tarn", n_searches=3),
     "solver": Task("t", "Which lake?", ("Lake Tarn",)),
     "reader": ReadingCase("Which lake?", (Passage("p", "Elm", "The Elm flows into Lake Tarn."),)),
 }

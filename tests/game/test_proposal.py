@@ -9,20 +9,20 @@ import pytest
 from ssp_env.game.proposal import check_proposal, proposed_question, proposed_task
 from ssp_env.game.rules import PRESETS, GameRules, rules
 from ssp_env.types import (
+    Answer,
     Completion,
     Conversation,
     Final,
     Invalid,
     Passage,
     SearchResult,
-    Seed,
     Task,
     ToolCall,
     Trajectory,
     Turn,
 )
 
-SEED = Seed("s", "Lake Tarn", ("Tarnsee",), n_searches=2)
+SEED = Answer("s", "Lake Tarn", ("Tarnsee",), n_searches=2)
 QUESTION = "Into which lake flows the river that passes the birthplace of Finch?"
 FOUND = (SearchResult(Passage("p", "Elm", "text"), 1.0, 0),)
 

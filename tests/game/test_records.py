@@ -11,7 +11,7 @@ import pytest
 from ssp_env.game.pool import QuestionPool
 from ssp_env.game.records import SCHEMA, round_record, round_statistics, trajectory_record
 from ssp_env.game.rules import GameRules
-from ssp_env.game.selfplay import Agents, play_rounds
+from ssp_env.game.selfplay import Agents, run_rounds
 from ssp_env.types import Conversation, Round, Sampling, Task, Validation
 from tests.fakes import PASSAGES, PROPOSAL, QUESTION, SEED, BrokenAgent, FunctionAgent, ScriptedAgent, tiny_game
 
@@ -19,19 +19,19 @@ READ = "<answer>Lake Tarn</answer>"
 SOLVE = ("<think>Elm?</think><search>river Elm</search>", "no tag", READ)
 
 
-def play(proposer=PROPOSAL, solver=None, *, reader=None, n: int = 1, pool=None, **rules) -> list[Round]:
+def rollout(proposer=PROPOSAL, solver=None, *, reader=None, n: int = 1, pool=None, **rules) -> list[Round]:
     players = Agents(ScriptedAgent(proposer), solver or ScriptedAgent(SOLVE), reader or ScriptedAgent([READ]))
     plan = [(tiny_game(GameRules(**rules)), SEED)] * n
     pool = QuestionPool() if pool is None else pool
-    return play_rounds(plan, players, pool=pool, rng=np.random.default_rng(0), sampling=Sampling())
+    return run_rounds(plan, players, pool=pool, rng=np.random.default_rng(0), sampling=Sampling())
 
 
 def test_record_holds_the_game_whole_and_is_plain_json() -> None:
-    (played,) = play(n_solves=2, solver_reward="binary")
+    (played,) = rollout(n_solves=2, solver_reward="binary")
     record = round_record(played)
     assert json.loads(json.dumps(record, allow_nan=False)) == record
     assert record["schema"] == SCHEMA
-    assert record["seed"] == {"id": "s0", "answer": "Lake Tarn", "aliases": ["Tarn Lake"], "n_searches": 2}
+    assert record["answer"] == {"id": "s0", "answer": "Lake Tarn", "aliases": ["Tarn Lake"], "n_searches": 2}
     validation = record["validation"]
     (reading,) = validation.pop("readings")  # type: ignore[attr-defined]
     assert validation == {"reason": "ok", "response": "Lake Tarn", "error": ""}
@@ -61,7 +61,7 @@ def test_every_reading_behind_a_validation_is_recorded_with_its_passages_as_they
         prompts.append(conversation.prompt[-1]["content"])
         return READ if len(prompts) == 1 else "<answer>Lake Mere</answer>"
 
-    (played,) = play(reader=FunctionAgent(read), n_noise=1, closed_book_probe=True, chain="searches")
+    (played,) = rollout(reader=FunctionAgent(read), n_distractors=1, closed_book_probe=True, chain="searches")
     assert played.validation.ok
     record = round_record(played)
     gate, closed_book, *chain = record["validation"]["readings"]  # type: ignore[index]
@@ -76,7 +76,7 @@ def test_every_reading_behind_a_validation_is_recorded_with_its_passages_as_they
 
 
 def test_a_reading_that_failed_is_recorded_too() -> None:
-    (played,) = play(reader=BrokenAgent())
+    (played,) = rollout(reader=BrokenAgent())
     (reading,) = round_record(played)["validation"]["readings"]  # type: ignore[index]
     assert (reading["error"], reading["verdicts"]) == ("AgentError: the agent is down", [])
 
@@ -86,7 +86,7 @@ def test_a_reused_task_names_its_own_corpus() -> None:
     pool.add("other", Task("t", "What?", ("x",)), success_rate=0.0)
     players = Agents(ScriptedAgent(("talk",)), ScriptedAgent(SOLVE), ScriptedAgent([READ]))
     game = tiny_game(GameRules(filling="reuse", max_turns=2))
-    (played,) = play_rounds(
+    (played,) = run_rounds(
         [(game, SEED)],
         players,
         pool=pool,
@@ -99,17 +99,17 @@ def test_a_reused_task_names_its_own_corpus() -> None:
 
 
 def test_rejected_and_failed_rounds_are_recorded_too() -> None:
-    (rejected,) = play(proposer=("talk",), filling="none", max_turns=2)
+    (rejected,) = rollout(proposer=("talk",), filling="none", max_turns=2)
     record = round_record(rejected)
     assert record["validation"]["reason"] == "no_question"  # type: ignore[index]
     assert (record["task"], record["solves"], record["success_rate"]) == (None, [], None)
-    (failed,) = play(solver=BrokenAgent())
+    (failed,) = rollout(solver=BrokenAgent())
     solves = round_record(failed)["solves"]
     assert {solve["error"] for solve in solves} == {"AgentError: the agent is down"}  # type: ignore[attr-defined]
 
 
 def test_prompts_are_written_on_request() -> None:
-    (played,) = play()
+    (played,) = rollout()
     assert "prompt" not in trajectory_record(played.proposal)
     record = round_record(played, with_prompts=True)
     assert "Answer: Lake Tarn" in record["proposal"]["prompt"][-1]["content"]  # type: ignore[index]
@@ -120,7 +120,7 @@ def test_statistics_of_a_mixed_batch() -> None:
     count = iter(range(100))
     pool = QuestionPool()
     solver = FunctionAgent(lambda _: READ if next(count) % 4 == 0 else "<answer>x</answer>")
-    first, second = play(solver=solver, n=2, pool=pool, n_solves=4)
+    first, second = rollout(solver=solver, n=2, pool=pool, n_solves=4)
     bad = replace(first, validation=Validation("too_short"), origin="dummy", proposer_reward=0.0)
     lost = replace(second, validation=Validation("failed"), origin="none", solves=(), verdicts=(), proposer_reward=None)
     figures = round_statistics([first, second, bad, lost], pool)
@@ -137,9 +137,9 @@ def test_statistics_of_a_mixed_batch() -> None:
 
 
 def test_groups_without_variance_and_failed_solves_are_counted() -> None:
-    figures = round_statistics(play())
+    figures = round_statistics(rollout())
     assert figures["zero_variance_share"] == 1.0 and figures["n_failed_solves"] == 0
-    figures = round_statistics(play(solver=BrokenAgent()))
+    figures = round_statistics(rollout(solver=BrokenAgent()))
     assert figures["n_failed_solves"] == 5
     assert figures["zero_variance_share"] is figures["solver_accuracy"] is figures["proposer_reward"] is None
 

@@ -17,7 +17,10 @@ from training.presets import OPTIMIZERS
 
 Values = dict[str, object]
 DISAGREEMENTS: dict[str, tuple[Values, Values]] = {
-    "noise unit": ({"noise_unit": "passage", "n_noise": 4}, {"noise_unit": "bundle", "n_noise": 4}),
+    "noise unit": (
+        {"distractor_unit": "passage", "n_distractors": 4},
+        {"distractor_unit": "bundle", "n_distractors": 4},
+    ),
     "minimum searches": (
         {"min_searches": 1, "distinct_queries": False},
         {"min_searches": 2, "distinct_queries": True},
@@ -94,7 +97,7 @@ def test_the_world_has_rules_of_its_own() -> None:
         "max_chars": 1000,
         "min_words": 4,
         "distinct_queries": True,
-        "n_noise": 6,
+        "n_distractors": 6,
         "n_solves": 6,
         "max_turns": 6,
         "top_k": 2,
@@ -117,8 +120,8 @@ def test_rules_change_single_fields() -> None:
         ({"leak": None}, "got None"),
         ({"n_solves": 0}, "expected n_solves to be a whole number from 1, got 0"),
         ({"n_solves": 2.5}, "got 2.5"),
-        ({"n_noise": -1}, "from 0, got -1"),
-        ({"n_noise": True}, "got True"),
+        ({"n_distractors": -1}, "from 0, got -1"),
+        ({"n_distractors": True}, "got True"),
         ({"gate": "yes"}, "expected gate to be true or false, got 'yes'"),
         ({"invalid_reward": float("nan")}, "finite invalid_reward"),
         ({"invalid_reward": "0"}, "finite invalid_reward"),

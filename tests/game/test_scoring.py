@@ -8,7 +8,7 @@ import pytest
 
 from ssp_env.game.rules import GameRules
 from ssp_env.game.scoring import pay_proposer, score_solves, success_rate
-from ssp_env.types import Completion, Conversation, Final, Seed, Task, Trajectory, Turn, Validation, Verdict
+from ssp_env.types import Answer, Completion, Conversation, Final, Task, Trajectory, Turn, Validation, Verdict
 from tests.fakes import BrokenJudge, tiny_game
 
 TASK = Task("t", "Which lake?", ("Lake Tarn",))
@@ -50,7 +50,7 @@ def test_what_is_not_simply_judged(trajectory, judge, reward, verdict, error) ->
 
 def test_only_solves_are_scored() -> None:
     with pytest.raises(TypeError, match="expected a solver's trajectory"):
-        score_solves([(tiny_game(), replace(solve(), item=Seed("s", "a"), role="proposer"))])
+        score_solves([(tiny_game(), replace(solve(), item=Answer("s", "a"), role="proposer"))])
 
 
 @pytest.mark.parametrize(

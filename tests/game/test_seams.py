@@ -110,7 +110,7 @@ def test_a_tool_that_prompts_cannot_tell_of_is_refused(config, message):
 def test_a_judge_and_a_reader_play_a_round():
     rules = {"preset": "world", "n_solves": 1}
     env = gym.make("SearchSelfPlay-v0", judge="loud", reader={"name": "fixed", "response": "YES"}, rules=rules)
-    env.reset(options={"seed": {"answer": "Nobody", "n_searches": 1}})
+    env.reset(options={"answer": {"answer": "Nobody", "n_searches": 1}})
     env.step(f"<search>{env.unwrapped.game.corpus.at(0).title}</search>")
     _, _, _, _, info = env.step("<question>What is the name of this town?</question>")
     assert info["role"] == "solver"

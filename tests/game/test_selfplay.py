@@ -17,10 +17,10 @@ from ssp_env.errors import ConfigError
 from ssp_env.game.pool import QuestionPool
 from ssp_env.game.records import round_record
 from ssp_env.game.rules import GameRules
-from ssp_env.game.selfplay import Agents, play_rounds
+from ssp_env.game.selfplay import Agents, run_rounds
 from ssp_env.protocols import Agent
 from ssp_env.registry import build_game
-from ssp_env.types import Conversation, Round, Sampling, Seed, Task
+from ssp_env.types import Answer, Conversation, Round, Sampling, Task
 from ssp_env.world.experts import ExpertAgent
 from tests.fakes import (
     PROPOSAL,
@@ -47,16 +47,16 @@ def agents(proposer=PROPOSAL, solver=SOLVE, reader=READ) -> Agents:
     return Agents(*(a if isinstance(a, Agent) else ScriptedAgent(a) for a in (proposer, solver, reader)))
 
 
-def run(players: Agents, game=None, *, seeds=(SEED,), pool=None, seed=0, games=(), **rules) -> list[Round]:
+def run(players: Agents, game=None, *, answers=(SEED,), pool=None, seed=0, games=(), **rules) -> list[Round]:
     game = game or tiny_game(GameRules(**rules))
-    plan = [(game, s) for s in seeds]
+    plan = [(game, s) for s in answers]
     rng = np.random.default_rng(seed)
     pool = QuestionPool() if pool is None else pool
-    return play_rounds(plan, players, pool=pool, rng=rng, sampling=Sampling(), games=games)
+    return run_rounds(plan, players, pool=pool, rng=rng, sampling=Sampling(), games=games)
 
 
 def by_seed(valid: set[str]) -> FunctionAgent:
-    """A proposer that is accepted for the seeds of these answers only."""
+    """A proposer that is accepted for these answers only."""
 
     def reply(conversation: Conversation) -> str:
         good = any(f"Answer: {answer}\n" in conversation.prompt[-1]["content"] for answer in valid)
@@ -65,7 +65,7 @@ def by_seed(valid: set[str]) -> FunctionAgent:
     return FunctionAgent(reply)
 
 
-OTHER = Seed("s1", "Lake Mere", n_searches=2)
+OTHER = Answer("s1", "Lake Mere", n_searches=2)
 
 
 def alternating(n_correct: int) -> FunctionAgent:
@@ -97,7 +97,7 @@ def test_all_solves_of_all_games_go_to_the_solver_in_one_batch() -> None:
     solver = ScriptedAgent(SOLVE)
     worlds = [tiny_game(fingerprint=f"w{i}") for i in range(3)]
     players = agents(solver=solver)
-    play_rounds(
+    run_rounds(
         [(w, SEED) for w in worlds], players, pool=QuestionPool(), rng=np.random.default_rng(0), sampling=Sampling()
     )
     assert [len(conversations) for conversations, _ in solver.calls] == [15, 15]
@@ -161,7 +161,7 @@ def test_our_failure_before_the_solves_pays_no_proposer(players: Agents, game, e
 
 
 def test_made_up_bundles_are_read_and_an_outage_of_their_search_pays_nobody() -> None:
-    game, reader = tiny_game(GameRules(noise_unit="bundle", filling="none")), ScriptedAgent(READ)
+    game, reader = tiny_game(GameRules(distractor_unit="bundle", filling="none")), ScriptedAgent(READ)
     (played,) = run(agents(reader=reader), game)
     assert played.validation.ok
     assert reader.calls[0][0][0].messages()[-1]["content"].count("\nDoc ") > len(played.proposal.evidence)
@@ -197,7 +197,7 @@ def test_dummy_is_played_for_the_seeds_answer_and_not_pooled() -> None:
     pool = QuestionPool()
     (played,) = run(agents(proposer=SHORT, solver=WRONG), pool=pool, filling="dummy")
     assert played.origin == "dummy" and played.task is not None
-    assert played.task.kind == "dummy" and played.task.answers == SEED.answers
+    assert played.task.kind == "dummy" and played.task.answers == SEED.accepted
     assert "lake" not in played.task.question.lower()
     assert len(played.solves) == 5 and played.success_rate == 0.0
     assert played.proposer_reward == 0.0 and len(pool) == 0
@@ -242,25 +242,25 @@ def test_pooled_tasks_are_played_in_their_own_game() -> None:
 
 def test_resample_proposes_for_further_seeds_until_the_plan_is_full() -> None:
     rules = GameRules(filling="resample", max_resamples=20)
-    further = (SEED, Seed("s2", "Elm"), Seed("s3", "Oxley"))
-    game = replace(tiny_game(rules), seeds=further)
-    rounds = run(agents(proposer=by_seed({"Lake Tarn"})), game, seeds=(OTHER, SEED))
-    assert [r.seed for r in rounds[:2]] == [OTHER, SEED]
-    assert {r.seed for r in rounds[2:]} <= set(further)
+    further = (SEED, Answer("s2", "Elm"), Answer("s3", "Oxley"))
+    game = replace(tiny_game(rules), answers=further)
+    rounds = run(agents(proposer=by_seed({"Lake Tarn"})), game, answers=(OTHER, SEED))
+    assert [r.answer for r in rounds[:2]] == [OTHER, SEED]
+    assert {r.answer for r in rounds[2:]} <= set(further)
     assert [r.origin for r in rounds] == ["none", "fresh", *["none"] * (len(rounds) - 3), "fresh"]
-    assert rounds[-1].seed == SEED
+    assert rounds[-1].answer == SEED
     assert [len(r.solves) for r in rounds] == [5 if r.origin == "fresh" else 0 for r in rounds]
     assert {r.proposer_reward for r in rounds} == {0.0}
-    assert rounds == run(agents(proposer=by_seed({"Lake Tarn"})), game, seeds=(OTHER, SEED))
-    others = {tuple(r.seed.id for r in run(agents(proposer=SHORT), game, seed=s)) for s in range(3)}
+    assert rounds == run(agents(proposer=by_seed({"Lake Tarn"})), game, answers=(OTHER, SEED))
+    others = {tuple(r.answer.id for r in run(agents(proposer=SHORT), game, seed=s)) for s in range(3)}
     assert len(others) == 3
 
 
 def test_resample_copies_accepted_tasks_when_its_tries_are_used_up() -> None:
-    game = replace(tiny_game(GameRules(filling="resample", max_resamples=2)), seeds=(OTHER,))
-    rounds = run(agents(proposer=by_seed({"Lake Tarn"})), game, seeds=(SEED, OTHER))
+    game = replace(tiny_game(GameRules(filling="resample", max_resamples=2)), answers=(OTHER,))
+    rounds = run(agents(proposer=by_seed({"Lake Tarn"})), game, answers=(SEED, OTHER))
     assert [r.origin for r in rounds] == ["fresh", "reused", "none", "none"]
-    assert rounds[1].task == rounds[0].task and rounds[1].seed == OTHER
+    assert rounds[1].task == rounds[0].task and rounds[1].answer == OTHER
     assert rounds[1].proposer_reward == 0.0
 
 
@@ -272,7 +272,7 @@ def test_resample_leaves_slots_open_when_nothing_was_accepted() -> None:
 def test_same_generator_same_rounds() -> None:
     """The reader copies the titles it is shown, so noise and order can be seen in the rounds."""
     titles = FunctionAgent(lambda c: "<answer>" + " ".join(last_user(c).split("(Title: ")[1:]) + "</answer>")
-    outcomes = [run(agents(reader=titles), seeds=(SEED,) * 6, seed=s) for s in (1, 1, 2)]
+    outcomes = [run(agents(reader=titles), answers=(SEED,) * 6, seed=s) for s in (1, 1, 2)]
     assert outcomes[0] == outcomes[1]
     assert [r.validation for r in outcomes[0]] != [r.validation for r in outcomes[2]]
     assert len({r.validation.response for r in outcomes[0]}) > 1
@@ -282,8 +282,8 @@ def world_digest() -> str:
     """Digest of two batches of rounds between scripted experts in the default world."""
     game, pool, rng = build_game({}), QuestionPool(), np.random.default_rng(0)
     players = Agents.shared(ExpertAgent())
-    plan = [(game, seed) for seed in game.seeds[:12]]
-    rounds = [r for _ in range(2) for r in play_rounds(plan, players, pool=pool, rng=rng, sampling=Sampling())]
+    plan = [(game, answer) for answer in game.answers[:12]]
+    rounds = [r for _ in range(2) for r in run_rounds(plan, players, pool=pool, rng=rng, sampling=Sampling())]
     assert sum(r.validation.ok for r in rounds) > 12
     return hashlib.sha256(json.dumps([round_record(r, with_prompts=True) for r in rounds]).encode()).hexdigest()
 
@@ -309,7 +309,7 @@ def test_shared_agents_are_one_policy() -> None:
 def test_plans_with_different_rules_are_refused() -> None:
     games = [tiny_game(GameRules(n_solves=n)) for n in (1, 2)]
     with pytest.raises(ConfigError, match="one set of rules"):
-        play_rounds(
+        run_rounds(
             [(g, SEED) for g in games],
             agents(),
             pool=QuestionPool(),
@@ -320,5 +320,5 @@ def test_plans_with_different_rules_are_refused() -> None:
 
 def test_empty_plan_is_no_round() -> None:
     pool = QuestionPool()
-    assert play_rounds([], agents(), pool=pool, rng=np.random.default_rng(0), sampling=Sampling()) == []
+    assert run_rounds([], agents(), pool=pool, rng=np.random.default_rng(0), sampling=Sampling()) == []
     assert pool.round == 1

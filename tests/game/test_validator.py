@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ssp_env.game.rollout import play
+from ssp_env.game.rollout import rollout
 from ssp_env.game.rules import GameRules
 from ssp_env.game.validator import close_gate, open_gate, validate
-from ssp_env.types import Passage, Reading, ReadingCase, Sampling, Seed, Task, Trajectory, Validation
+from ssp_env.types import Answer, Passage, Reading, ReadingCase, Sampling, Task, Trajectory, Validation
 from tests.fakes import (
     PASSAGES,
     PROPOSAL,
@@ -24,7 +24,7 @@ from tests.fakes import (
     tiny_game,
 )
 
-MERE = Seed("s1", "Lake Mere", n_searches=2)
+MERE = Answer("s1", "Lake Mere", n_searches=2)
 MERE_PROPOSAL = (
     "<search>river Ash Lake Mere</search>",
     "<search>metal Zn symbol</search>",
@@ -34,10 +34,10 @@ OFFLINE = BrokenAgent()
 CASE = ReadingCase(QUESTION, ())
 
 
-def propose(seed: Seed = SEED, script=PROPOSAL, game=None) -> Trajectory:
+def propose(answer: Answer = SEED, script=PROPOSAL, game=None) -> Trajectory:
     game = game or tiny_game()
-    (trajectory,) = play(
-        [game.episode("proposer", seed)], ScriptedAgent(script), sampling=Sampling(), rng=np.random.default_rng(0)
+    (trajectory,) = rollout(
+        [game.episode("proposer", answer)], ScriptedAgent(script), sampling=Sampling(), rng=np.random.default_rng(0)
     )
     return trajectory
 
@@ -55,7 +55,7 @@ def test_case_holds_the_whole_evidence_and_n_noise_other_passages_shuffled() -> 
     own = {p.id for p in trajectory.evidence}
     orders = set()
     for seed in range(5):
-        case = gate(tiny_game(GameRules(n_noise=2)), trajectory, seed=seed)
+        case = gate(tiny_game(GameRules(n_distractors=2)), trajectory, seed=seed)
         assert isinstance(case, ReadingCase) and case.question == QUESTION
         ids = [p.id for p in case.passages]
         assert own <= set(ids) and len(ids) == len(set(ids)) == len(own) + 2
@@ -72,7 +72,7 @@ def test_noise_is_the_evidence_of_others_before_the_corpus() -> None:
     fresh = {p.id for p in other.evidence} - {p.id for p in trajectory.evidence}
     assert fresh
     for seed in range(5):
-        case = gate(tiny_game(GameRules(n_noise=1)), trajectory, [other], seed)
+        case = gate(tiny_game(GameRules(n_distractors=1)), trajectory, [other], seed)
         assert isinstance(case, ReadingCase)
         (noise,) = {p.id for p in case.passages} - {p.id for p in trajectory.evidence}
         assert noise in fresh
@@ -80,7 +80,7 @@ def test_noise_is_the_evidence_of_others_before_the_corpus() -> None:
 
 def test_noise_never_contains_the_answer_or_an_alias() -> None:
     rich = (*PASSAGES, *(Passage(f"x{i}", "Guide", f"Visit LAKE TÀRN {i}, or Tarn Lake.") for i in range(40)))
-    game = tiny_game(GameRules(n_noise=3), passages=rich)
+    game = tiny_game(GameRules(n_distractors=3), passages=rich)
     trajectory = propose()
     for seed in range(5):
         case = gate(game, trajectory, seed=seed)
@@ -90,17 +90,17 @@ def test_noise_never_contains_the_answer_or_an_alias() -> None:
 
 def test_a_corpus_without_noise_to_offer_does_not_hang() -> None:
     trajectory = propose()
-    case = gate(tiny_game(GameRules(n_noise=50)), trajectory)
+    case = gate(tiny_game(GameRules(n_distractors=50)), trajectory)
     assert isinstance(case, ReadingCase) and len(case.passages) <= len(PASSAGES)
 
 
-@pytest.mark.parametrize(("n_noise", "bundles"), [(0, 0), (1, 1), (2, 2)])
-def test_bundle_noise_adds_whole_evidence_of_others_as_blocks(n_noise: int, bundles: int) -> None:
+@pytest.mark.parametrize(("n_distractors", "bundles"), [(0, 0), (1, 1), (2, 2)])
+def test_bundle_noise_adds_whole_evidence_of_others_as_blocks(n_distractors: int, bundles: int) -> None:
     one = Passage("n1", "N1", "first"), Passage("n2", "N2", "second")
     two = Passage("n3", "N3", "third"), Passage("n4", "N4", "fourth")
     base = propose()
     others = [_with_evidence(base, one), _with_evidence(base, two)]
-    rules = GameRules(noise_unit="bundle", n_noise=n_noise)
+    rules = GameRules(distractor_unit="bundle", n_distractors=n_distractors)
     for seed in range(4):
         case = gate(tiny_game(rules), base, others, seed)
         assert isinstance(case, ReadingCase)

@@ -27,7 +27,7 @@ class Work:
         return [f"{query}/{group}".encode() for query in queries]
 
 
-def play(scene: Callable[[Batcher[int], Work], Awaitable[None]], **limits: float) -> Work:
+def act(scene: Callable[[Batcher[int], Work], Awaitable[None]], **limits: float) -> Work:
     """Run a scene with a started batcher."""
     work = Work()
 
@@ -55,7 +55,7 @@ def test_answers_come_in_the_order_of_the_queries() -> None:
         assert await batcher.run(["b", "a", "b"], 1, timeout_s=5) == [b"b/1", b"a/1", b"b/1"]
         assert await batcher.run([], 1, timeout_s=5) == []
 
-    assert play(scene).batches == [(1, ["b", "a"])]
+    assert act(scene).batches == [(1, ["b", "a"])]
 
 
 def test_requests_that_arrive_together_share_a_search() -> None:
@@ -64,7 +64,7 @@ def test_requests_that_arrive_together_share_a_search() -> None:
         assert await asyncio.gather(*runs) == [[f"q{n}/1".encode(), b"same/1"] for n in range(10)]
         assert (batcher.n_batches, batcher.n_searched, batcher.n_waiting) == (1, 11, 0)
 
-    assert len(play(scene, window_s=0.05).batches) == 1
+    assert len(act(scene, window_s=0.05).batches) == 1
 
 
 def test_queries_gather_while_a_search_runs() -> None:
@@ -77,7 +77,7 @@ def test_queries_gather_while_a_search_runs() -> None:
         work.gate.set()
         assert await asyncio.gather(first, *rest) == [[b"a/1"], [b"b/1"], [b"c/1"], [b"a/1"]]
 
-    assert play(scene, window_s=0).batches == [(1, ["a"]), (1, ["b", "c"])]
+    assert act(scene, window_s=0).batches == [(1, ["a"]), (1, ["b", "c"])]
 
 
 def test_batch_holds_one_group_and_at_most_its_size() -> None:
@@ -86,7 +86,7 @@ def test_batch_holds_one_group_and_at_most_its_size() -> None:
         twos = batcher.run(["a"], 2, timeout_s=5)
         assert await asyncio.gather(ones, twos) == [[b"a/1", b"b/1", b"c/1"], [b"a/2"]]
 
-    batches = play(scene, max_batch=2).batches
+    batches = act(scene, max_batch=2).batches
     assert sorted(batches) == [(1, ["a", "b"]), (1, ["c"]), (2, ["a"])]
     assert batches[1] == (2, ["a"])
 
@@ -96,7 +96,7 @@ def test_full_batch_does_not_wait_for_the_window() -> None:
         async with asyncio.timeout(5):
             await batcher.run(["a", "b"], 1, timeout_s=100)
 
-    play(scene, max_batch=2, window_s=60)
+    act(scene, max_batch=2, window_s=60)
 
 
 def test_failure_reaches_its_batch_and_no_other() -> None:
@@ -107,7 +107,7 @@ def test_failure_reaches_its_batch_and_no_other() -> None:
         assert [str(error) for error in both] == ["broken", "broken"]
         assert await batcher.run(["a"], 1, timeout_s=5) == [b"a/1"]
 
-    play(scene)
+    act(scene)
 
 
 def test_too_many_waiting_queries_are_refused_at_once_and_known_ones_are_not() -> None:
@@ -126,7 +126,7 @@ def test_too_many_waiting_queries_are_refused_at_once_and_known_ones_are_not() -
         await asyncio.gather(running, waiting, known)
         assert await batcher.run(["d"], 1, timeout_s=5) == [b"d/1"]
 
-    play(scene, max_waiting_queries=2, window_s=0)
+    act(scene, max_waiting_queries=2, window_s=0)
 
 
 def test_deadline_refuses_the_late_and_keeps_the_patient() -> None:
@@ -140,7 +140,7 @@ def test_deadline_refuses_the_late_and_keeps_the_patient() -> None:
         work.gate.set()
         assert await patient == [b"a/1"]
 
-    assert play(scene, window_s=0).batches == [(1, ["a"])], "nobody waits for b any more"
+    assert act(scene, window_s=0).batches == [(1, ["a"])], "nobody waits for b any more"
 
 
 def test_stopped_batcher_refuses_what_comes_and_what_waits() -> None:
@@ -154,7 +154,7 @@ def test_stopped_batcher_refuses_what_comes_and_what_waits() -> None:
         outcomes = await asyncio.gather(running, waiting, batcher.run(["c"], 1, timeout_s=5), return_exceptions=True)
         assert [getattr(outcome, "code", outcome) for outcome in outcomes] == ["stopping"] * 3
 
-    play(scene)
+    act(scene)
 
 
 def test_wrong_number_of_answers_is_an_error() -> None:

@@ -21,7 +21,7 @@ LOG = logging.getLogger("tests.serve")
 SERVICE = Service(MemoryCorpus(PASSAGES), FakeRetriever(), "fake")
 
 
-def play(
+def act(
     scene: Callable[[RetrievalHandler], Awaitable[None]],
     service: Service = SERVICE,
     *,
@@ -66,7 +66,7 @@ def test_answers_are_those_of_the_retriever(cache_bytes: int) -> None:
             bare = json.loads(await handler.retrieve(body(queries=QUERIES, topk=2)))["result"]
             assert [[document["id"] for document in documents] for documents in bare] == EXPECTED
 
-    play(scene, cache_bytes=cache_bytes)
+    act(scene, cache_bytes=cache_bytes)
 
 
 def test_known_queries_are_not_searched_again() -> None:
@@ -79,7 +79,7 @@ def test_known_queries_are_not_searched_again() -> None:
         await handler.retrieve(body(queries=["river", "poet"], topk=2, return_scores=True))
         assert retriever.batches == [["river", "town"], ["poet"]]
 
-    play(scene, with_retriever(retriever))
+    act(scene, with_retriever(retriever))
 
 
 def test_broken_retriever_is_a_503_and_is_not_remembered(caplog: pytest.LogCaptureFixture) -> None:
@@ -94,7 +94,7 @@ def test_broken_retriever_is_a_503_and_is_not_remembered(caplog: pytest.LogCaptu
         assert ids(await handler.retrieve(request)) == EXPECTED[:1]
 
     with caplog.at_level(logging.ERROR, logger=LOG.name):
-        play(scene, with_retriever(retriever))
+        act(scene, with_retriever(retriever))
     assert [record.message for record in caplog.records] == ["search_failed"]
 
 
@@ -108,7 +108,7 @@ def test_bug_of_a_retriever_is_not_disguised() -> None:
         with pytest.raises(ZeroDivisionError):
             await handler.retrieve(body(queries=["river"]))
 
-    play(scene, with_retriever(BuggyRetriever()))
+    act(scene, with_retriever(BuggyRetriever()))
 
 
 def test_places_are_bounded_by_number_and_bytes_and_given_back() -> None:
@@ -133,7 +133,7 @@ def test_blocked_passages_are_not_found() -> None:
         found = ids(await handler.retrieve(body(queries=["river"], topk=8, return_scores=True)))[0]
         assert found and not {"p1", "p2"} & set(found)
 
-    play(scene, replace(SERVICE, blocklist=Blocklist.of(ids=["p1"], titles=["elm"])))
+    act(scene, replace(SERVICE, blocklist=Blocklist.of(ids=["p1"], titles=["elm"])))
 
 
 def test_pages_open_by_title_and_passage_unless_blocked(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_pages_open_by_title_and_passage_unless_blocked(tmp_path: Path) -> None:
             assert (caught.value.status, caught.value.code) == (404, code)
         assert json.loads(handler.health())["n_pages"] == 4
 
-    play(scene, service)
+    act(scene, service)
 
 
 def test_server_without_pages_says_so() -> None:
@@ -173,7 +173,7 @@ def test_server_without_pages_says_so() -> None:
             await handler.page(body(title="Oxley"))
         assert (caught.value.status, caught.value.code) == (404, "no_pages")
 
-    play(scene)
+    act(scene)
 
 
 def test_health_tells_what_is_served_and_counts() -> None:
@@ -190,4 +190,4 @@ def test_health_tells_what_is_served_and_counts() -> None:
         counts = health["counts"]
         assert (counts["queries"], counts["searched"], counts["batches"], counts["cache_hits"]) == (3, 2, 1, 1)
 
-    play(scene, replace(SERVICE, load_s=1.5))
+    act(scene, replace(SERVICE, load_s=1.5))

@@ -14,7 +14,7 @@ import pytest
 import ssp_env
 from ssp_env.errors import RetrievalError
 from ssp_env.game.pool import QuestionPool
-from ssp_env.game.selfplay import Agents, play_rounds
+from ssp_env.game.selfplay import Agents, run_rounds
 from ssp_env.retrieval.remote import RemoteRetriever, RemoteSettings
 from ssp_env.types import Conversation, Sampling
 from tests.fakes import PASSAGES, PROPOSAL, SEED, FunctionAgent, ScriptedAgent, tiny_game
@@ -90,7 +90,7 @@ def test_round_played_through_an_outage_pays_nobody_for_it() -> None:
 
         players = Agents(ScriptedAgent(PROPOSAL), FunctionAgent(solve), ScriptedAgent([ANSWER]))
         rng = np.random.default_rng(0)
-        (played,) = play_rounds([(game, SEED)], players, pool=QuestionPool(), rng=rng, sampling=Sampling())
+        (played,) = run_rounds([(game, SEED)], players, pool=QuestionPool(), rng=rng, sampling=Sampling())
     assert played.validation.ok
     assert {solve.status for solve in played.solves} == {"failed"}
     assert all("RetrievalError" in solve.error for solve in played.solves)
@@ -105,6 +105,6 @@ def test_proposal_that_meets_an_outage_is_neither_valid_nor_paid() -> None:
         game = tiny_game(retriever=remote)  # type: ignore[arg-type]
         players = Agents(ScriptedAgent(PROPOSAL), ScriptedAgent([ANSWER]), ScriptedAgent([ANSWER]))
         rng = np.random.default_rng(0)
-        (played,) = play_rounds([(game, SEED)], players, pool=QuestionPool(), rng=rng, sampling=Sampling())
+        (played,) = run_rounds([(game, SEED)], players, pool=QuestionPool(), rng=rng, sampling=Sampling())
     assert (played.validation.reason, played.proposal.status) == ("failed", "failed")
     assert (played.proposal.reward, played.proposer_reward) == (None, None)

@@ -43,7 +43,7 @@ def test_passages_from_files_are_played_by_the_papers_rules_with_the_policy_as_r
 
 
 def test_the_configuration_survives_json_and_other_fields_are_refused():
-    full = resolved(RunConfig(rule=("n_noise=2",)))
+    full = resolved(RunConfig(rule=("n_distractors=2",)))
     assert from_json(to_json(full)) == full
     with pytest.raises(ConfigError, match="surprise"):
         from_json({**to_json(full), "surprise": 1})
@@ -55,12 +55,18 @@ def test_the_configuration_survives_json_and_other_fields_are_refused():
 
 def test_rules_are_read_as_json_or_text():
     settings = game_settings(
-        resolved(RunConfig(rule=("n_noise=2", "filling=reuse", "gate=false"), n_solves=3)), world=7
+        resolved(RunConfig(rule=("n_distractors=2", "filling=reuse", "gate=false"), n_solves=3)), world=7
     )
-    assert settings["rules"] == {"preset": "world", "n_noise": 2, "filling": "reuse", "gate": False, "n_solves": 3}
+    assert settings["rules"] == {
+        "preset": "world",
+        "n_distractors": 2,
+        "filling": "reuse",
+        "gate": False,
+        "n_solves": 3,
+    }
     assert settings["corpus"] == {"world": {"seed": 7, "n_entities": 200}}
     with pytest.raises(ConfigError, match="name=value"):
-        game_settings(resolved(RunConfig(rule=("n_noise",))))
+        game_settings(resolved(RunConfig(rule=("n_distractors",))))
 
 
 @pytest.mark.parametrize(
@@ -99,7 +105,7 @@ def test_kl_and_clipping_are_of_each_role_and_a_clip_of_0_is_none():
     [
         {"n_rounds": 0},
         {"temperature": 0.0},
-        {"seeds_per_round": 9, "proposals_per_seed": 2},
+        {"answers_per_round": 9, "proposals_per_answer": 2},
         {"solver_advantage": "ppo"},
         {"train_proposer": False, "train_solver": False},
         {"pool_tasks": "x.jsonl"},

@@ -3,11 +3,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ssp_env.types import Completion, Conversation, Final, Message, Round, Seed, Task, Trajectory, Turn, Validation
+from ssp_env.types import Answer, Completion, Conversation, Final, Message, Round, Task, Trajectory, Turn, Validation
 from training.config import RunConfig, resolved
 from training.driver import scored_rows
 
-SEED, TASK = Seed("s", "x"), Task("t", "q", ("x",))
+SEED, TASK = Answer("s", "x"), Task("t", "q", ("x",))
 
 
 def episode(role, reward, n_tokens=2, *, ids=True):
@@ -19,7 +19,7 @@ def episode(role, reward, n_tokens=2, *, ids=True):
 
 def played(proposer_reward, solver_rewards, **changes):
     return Round(
-        seed=SEED,
+        answer=SEED,
         proposal=episode("proposer", proposer_reward, 3),
         validation=Validation("ok"),
         origin="fresh",
@@ -73,8 +73,8 @@ def test_the_proposers_weight_scales_its_rows_only():
 
 
 def asked(n_searches, reward, name):
-    seed = Seed(name, "x", n_searches=n_searches)
-    return replace(played(reward, []), seed=seed, proposal=replace(episode("proposer", reward, 1), item=seed))
+    answer = Answer(name, "x", n_searches=n_searches)
+    return replace(played(reward, []), answer=answer, proposal=replace(episode("proposer", reward, 1), item=answer))
 
 
 def test_hop_compares_proposals_of_the_same_demand():
@@ -86,7 +86,7 @@ def test_hop_compares_proposals_of_the_same_demand():
 
 def test_proposals_for_one_seed_are_a_group():
     rounds = [asked(1, reward, name) for name in "ab" for reward in (1.0, 0.0)]
-    rows, _ = scored_rows(rounds, replace(CONFIG, proposer_advantage="mean", proposals_per_seed=2))
+    rows, _ = scored_rows(rounds, replace(CONFIG, proposer_advantage="mean", proposals_per_answer=2))
     assert by_role(rows)["proposer"] == [0.125, -0.125, 0.125, -0.125]
     rows, _ = scored_rows(rounds, replace(CONFIG, proposer_advantage="mean"))
     assert by_role(rows)["proposer"] == [0.0] * 4

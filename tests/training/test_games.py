@@ -5,7 +5,7 @@ import pytest
 
 from ssp_env.errors import ConfigError
 from ssp_env.game.pool import QuestionPool
-from ssp_env.types import Seed
+from ssp_env.types import Answer
 from training.config import RunConfig, resolved
 from training.games import build_games, demanding, fill_pool, plan_of_round
 
@@ -16,7 +16,7 @@ def worlds():
 
 
 def test_a_seed_may_be_proposed_for_several_times_in_a_row(worlds):
-    config = resolved(RunConfig(seeds_per_round=8, proposals_per_seed=4))
+    config = resolved(RunConfig(answers_per_round=8, proposals_per_answer=4))
     plan = plan_of_round(worlds.training, config, 2)
     assert len(plan) == 8 and plan[0] == plan[3] != plan[4] == plan[7]
 
@@ -28,10 +28,10 @@ def test_the_worlds_of_the_games_are_known_and_their_numbers_chosen():
 
 
 def test_every_seed_comes_once_before_any_comes_again(worlds):
-    config = resolved(RunConfig(seeds_per_round=50))
-    n = sum(len(game.seeds) for game in worlds.training)
+    config = resolved(RunConfig(answers_per_round=50))
+    n = sum(len(game.answers) for game in worlds.training)
     plan = [pair for i in range(n // 50) for pair in plan_of_round(worlds.training, config, i)]
-    assert len({(game.corpus.fingerprint, seed.id, seed.n_searches) for game, seed in plan}) == n == len(plan)
+    assert len({(game.corpus.fingerprint, answer.id, answer.n_searches) for game, answer in plan}) == n == len(plan)
 
 
 def test_a_plan_depends_on_seed_and_round_alone(worlds):
@@ -63,8 +63,8 @@ def test_titles_stand_in_for_missing_seeds_and_files_for_held_out_questions(tmp_
         RunConfig(corpus=(corpus,), model=str(tmp_path), eval_tasks=tasks, eval_questions=3, pool_tasks=tasks)
     )
     games = build_games(config)
-    assert sorted(seed.answer for seed in games.training[0].seeds) == [f"T{i}" for i in range(9)]
-    assert {seed.n_searches for seed in games.training[0].seeds} == {1, 2}
+    assert sorted(answer.text for answer in games.training[0].answers) == [f"T{i}" for i in range(9)]
+    assert {answer.n_searches for answer in games.training[0].answers} == {1, 2}
     assert [task.question for task in games.tasks] == ["Q0?", "Q1?", "Q2?"]
     pool = QuestionPool()
     fill_pool(pool, games.training, config)
@@ -73,26 +73,26 @@ def test_titles_stand_in_for_missing_seeds_and_files_for_held_out_questions(tmp_
 
 def test_a_corpus_without_titles_needs_seeds(tmp_path):
     corpus = jsonl(tmp_path / "c.jsonl", [{"id": "1", "title": "", "text": "text"}])
-    with pytest.raises(ConfigError, match="--seeds"):
+    with pytest.raises(ConfigError, match="--answers"):
         build_games(resolved(RunConfig(corpus=(corpus,), model=str(tmp_path))))
 
 
 def test_seeds_are_chosen_by_the_searches_they_demand(worlds):
-    chosen = demanding(worlds.training[0].seeds, (2,))
-    assert chosen and {seed.n_searches for seed in chosen} == {2}
+    chosen = demanding(worlds.training[0].answers, (2,))
+    assert chosen and {answer.n_searches for answer in chosen} == {2}
     with pytest.raises(ConfigError, match="change demanded_searches"):
         demanding(chosen, (3,))
 
 
 def test_demanded_searches_named_more_often_are_played_more_often(worlds):
-    seeds = worlds.training[0].seeds
-    chosen = demanding(seeds, (1, 1, 1, 2))
-    counts = Counter(seed.n_searches for seed in chosen)
+    answers = worlds.training[0].answers
+    chosen = demanding(answers, (1, 1, 1, 2))
+    counts = Counter(answer.n_searches for answer in chosen)
     assert set(counts) == {1, 2}
-    assert abs(counts[1] - 3 * counts[2]) < 3 and counts[1] + 2 > sum(seed.n_searches == 1 for seed in seeds)
-    assert [seed for seed in seeds if seed in chosen] == list(chosen)
+    assert abs(counts[1] - 3 * counts[2]) < 3 and counts[1] + 2 > sum(answer.n_searches == 1 for answer in answers)
+    assert [answer for answer in answers if answer in chosen] == list(chosen)
 
 
 def test_scarce_seeds_are_all_kept_in_their_proportion():
-    seeds = [Seed(str(i), "x", n_searches=1 if i < 15 else 2) for i in range(100)]
-    assert Counter(seed.n_searches for seed in demanding(seeds, (1,) * 11 + (2,))) == {1: 15, 2: 1}
+    answers = [Answer(str(i), "x", n_searches=1 if i < 15 else 2) for i in range(100)]
+    assert Counter(answer.n_searches for answer in demanding(answers, (1,) * 11 + (2,))) == {1: 15, 2: 1}

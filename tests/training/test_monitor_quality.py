@@ -15,7 +15,7 @@ from training.monitor import figures, measure
 from training.progress import Progress
 from training.run_folder import RunFolder
 
-SMALL = {"seeds_per_round": 6, "train_worlds": 2, "n_solves": 2, "n_rounds": 20, "eval_questions": 0, "eval_every": 2}
+SMALL = {"answers_per_round": 6, "train_worlds": 2, "n_solves": 2, "n_rounds": 20, "eval_questions": 0, "eval_every": 2}
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def rounds_of(folder):
 def test_the_truth_about_every_question_that_was_read_stands_in_both_logs(drive):
     driver, folder = drive()
     for _ in range(2):
-        driver.play(ExpertAgent())
+        driver.run_round(ExpertAgent())
         driver.finish_round(ExpertAgent(), {})
     first, second = folder.metrics()
     assert first["quality/n_accepted"] > 0 and 0 < first["quality/precision"] <= 1
@@ -72,7 +72,7 @@ def test_an_agent_that_knows_the_answers_is_found_out(drive):
     driver, folder = drive()
     agent = FunctionAgent(reply)
     for _ in range(2):
-        driver.play(agent)
+        driver.run_round(agent)
         driver.finish_round(agent, {})
     assert folder.metrics()[-1]["quality/closed_book"] == 1.0
 
@@ -89,7 +89,7 @@ def test_a_broken_agent_is_not_called_ignorant(drive):
             raise AgentError("down")
 
     driver, folder = drive()
-    driver.play(ExpertAgent())
+    driver.run_round(ExpertAgent())
     driver.round = 1
     driver.finish_round(Tires(), {})
     assert folder.metrics()[-1]["quality/closed_book"] is None
@@ -106,7 +106,7 @@ def test_a_collapse_warns_keeps_the_last_good_checkpoint_and_stops_if_asked_to(d
     agents = [ExpertAgent()] * 2 + [FunctionAgent(lambda _: "nothing")] * 6
     ends = []
     for agent in agents:
-        driver.play(agent)
+        driver.run_round(agent)
         ends.append(driver.finish_round(agent, {}))
         checkpoint = folder.staging / "checkpoint"
         checkpoint.mkdir()

@@ -51,7 +51,7 @@ def test_smollm_plays_and_learns_over_real_passages(data_dir, tmp_path):
         "worked",
         "--n-solves",
         "6",
-        "--seeds-per-round",
+        "--answers-per-round",
         "3",
         "--max-new-tokens",
         "32",

@@ -27,7 +27,7 @@ SCRIPT = Path(__file__).resolve().parents[2] / "training" / "run_ssp.py"
 # Without the gate nearly every proposal is played, and each of those pays, so that every round has a gradient.
 SMALL = [
     *("--rule", "gate=false", "proposer_reward=format", "min_words=1", "max_turns=3", "--n-solves", "3"),
-    *("--seeds-per-round", "4", "--train-worlds", "2", "--eval-questions", "2", "--max-new-tokens", "24"),
+    *("--answers-per-round", "4", "--train-worlds", "2", "--eval-questions", "2", "--max-new-tokens", "24"),
     *("--eval-every", "2", "--checkpoint-every", "2", "--proposer-advantage", "raw"),
 ]
 
@@ -151,12 +151,15 @@ def test_several_processes_are_refused(tmp_path, monkeypatch, capsys):
 
 
 def test_a_flag_given_twice_is_refused_before_it_hides_the_first(capsys):
-    assert main(["--rule", "n_noise=2", "--rule", "n_solves=3"]) == 2
+    assert main(["--rule", "n_distractors=2", "--rule", "n_solves=3"]) == 2
     message = capsys.readouterr().err
     assert "give all its values after one flag" in message and "make run" not in message
     assert main(["--demanded-searches", "3", "--demanded-searches", "2"]) == 2
     assert "make run RUN= ARGS=" in capsys.readouterr().err
-    for flags in (["--rule=n_noise=2", "--rule", "n_solves=3"], ["--demanded_searches=1", "--demanded-searches", "2"]):
+    for flags in (
+        ["--rule=n_distractors=2", "--rule", "n_solves=3"],
+        ["--demanded_searches=1", "--demanded-searches", "2"],
+    ):
         assert main(flags) == 2
         assert "2 times" in capsys.readouterr().err
 

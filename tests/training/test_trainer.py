@@ -27,7 +27,7 @@ class FixedRounds:
     def __init__(self, rows, *, save=False):
         self.rows, self.save, self.metrics, self.published = rows, save, [], []
 
-    def play(self, agent):
+    def run_round(self, agent):
         return self.rows
 
     def finish_round(self, agent, metrics):

@@ -79,7 +79,7 @@ def test_a_trace_is_the_token_stream_that_an_agent_continues():
     tool = traces.world_tool(WORLD)
     agent = HFAgent(build_model(TOKENIZER, seed=0), TOKENIZER)
     tasks = WORLD.tasks("2-hop", 10, np.random.default_rng(0))
-    for record in traces.play(ExpertAgent(), "solver", tasks, tool, sampling=Sampling()):
+    for record in traces.rollout(ExpertAgent(), "solver", tasks, tool, sampling=Sampling()):
         trace = traces.tokenize(record, TOKENIZER)
         end = 0
         for turn in record.conversation.turns:
@@ -262,7 +262,7 @@ def test_the_shipped_policy_starts_where_the_card_says():
     world = World(WorldConfig(seed=1000))
     tasks = world.tasks("1-hop", 50, np.random.default_rng(1000))
     sampling = Sampling(max_tokens=64, temperature=0.0, stop=("</search>", "</answer>"))
-    records = traces.play(agent, "solver", tasks, traces.world_tool(world), sampling=sampling, max_turns=6)
+    records = traces.rollout(agent, "solver", tasks, traces.world_tool(world), sampling=sampling, max_turns=6)
     right = np.mean([(record.final or "").title() in record.item.answers for record in records])
     assert right == pytest.approx(card["greedy"]["1-hop"], abs=0.1)
 
@@ -273,5 +273,5 @@ def test_play_lets_an_agent_end_an_episode():
             return [Completion("<answer> x </answer>") for _ in conversations]
 
     tasks = WORLD.tasks("1-hop", 2, np.random.default_rng(0))
-    for record in traces.play(Answers(), "solver", tasks, traces.world_tool(WORLD), sampling=Sampling()):
+    for record in traces.rollout(Answers(), "solver", tasks, traces.world_tool(WORLD), sampling=Sampling()):
         assert record.conversation.turns == (Turn(Completion("<answer> x </answer>"), Final("x")),)

@@ -4,7 +4,7 @@ import pytest
 from ssp_env.types import Conversation, Message, ReadingCase, Sampling
 from ssp_env.world import KINDS, World, WorldConfig
 from ssp_env.world.experts import ExpertAgent, shown_passages
-from training.tiny.traces import play, world_tool
+from training.tiny.traces import rollout, world_tool
 
 WORLD = World(WorldConfig(seed=21))
 TOOL = world_tool(WORLD)
@@ -12,7 +12,7 @@ TOOL = world_tool(WORLD)
 
 def accuracy(kind, agent, n=60, prompt_set="compact"):
     tasks = WORLD.tasks(kind, n, np.random.default_rng(0))
-    records = play(agent, "solver", tasks, TOOL, sampling=Sampling(), prompt_set=prompt_set, max_turns=12)
+    records = rollout(agent, "solver", tasks, TOOL, sampling=Sampling(), prompt_set=prompt_set, max_turns=12)
     return np.mean([record.final in record.item.answers for record in records])
 
 
@@ -44,8 +44,8 @@ def test_a_patience_that_is_no_share_is_refused(name):
 
 @pytest.mark.parametrize("patience, least, most", [(0.0, 0.0, 0.0), (0.3, 0.15, 0.45), (1.0, 0.8, 1.0)])
 def test_an_impatient_proposer_asks_after_fewer_searches_than_it_was_told_to_make(patience, least, most):
-    seeds = WORLD.seeds(80, np.random.default_rng(0), n_searches=(3,))
-    records = play(ExpertAgent(proposer_patience=patience), "proposer", seeds, TOOL, sampling=Sampling())
+    answers = WORLD.answers(80, np.random.default_rng(0), n_searches=(3,))
+    records = rollout(ExpertAgent(proposer_patience=patience), "proposer", answers, TOOL, sampling=Sampling())
     n_searches = np.array([len(record.queries) for record in records])
     assert least <= np.mean(n_searches > 1) <= most and n_searches.max() <= 3
     hops = [WORLD.oracle.n_hops(record.final or "") for record in records]
@@ -55,10 +55,10 @@ def test_an_impatient_proposer_asks_after_fewer_searches_than_it_was_told_to_mak
 @pytest.mark.parametrize("prompt_set", ["compact", "paper"])
 @pytest.mark.parametrize("n_searches, at_least", [(1, 0.7), (2, 0.6), (3, 0.5), (4, 0.3)])
 def test_most_proposals_have_the_demanded_searches_and_the_one_right_answer(prompt_set, n_searches, at_least):
-    seeds = WORLD.seeds(60, np.random.default_rng(1), n_searches=(n_searches,))
-    records = play(ExpertAgent(), "proposer", seeds, TOOL, sampling=Sampling(), prompt_set=prompt_set)
+    answers = WORLD.answers(60, np.random.default_rng(1), n_searches=(n_searches,))
+    records = rollout(ExpertAgent(), "proposer", answers, TOOL, sampling=Sampling(), prompt_set=prompt_set)
     good = [
-        WORLD.oracle.answers(record.final or "") == (record.item.answer.lower(),)
+        WORLD.oracle.answers(record.final or "") == (record.item.text.lower(),)
         and WORLD.oracle.suffices(record.final, record.evidence)
         and len(record.queries) == n_searches
         for record in records
@@ -73,16 +73,16 @@ def test_the_reader_answers_what_the_passages_settle_and_unknown_otherwise(promp
     full = [ReadingCase(task.question, WORLD.passages[::2] + WORLD.passages[1::2]) for task in tasks]
     empty = [ReadingCase(task.question, WORLD.passages[:1]) for task in tasks]
     settings = {"sampling": Sampling(), "prompt_set": prompt_set}
-    for record, task in zip(play(ExpertAgent(), "reader", full, TOOL, **settings), tasks, strict=True):
+    for record, task in zip(rollout(ExpertAgent(), "reader", full, TOOL, **settings), tasks, strict=True):
         assert record.final == task.answers[0]
-    assert {record.final for record in play(ExpertAgent(), "reader", empty, TOOL, **settings)} == {"Unknown"}
+    assert {record.final for record in rollout(ExpertAgent(), "reader", empty, TOOL, **settings)} == {"Unknown"}
 
 
 def test_the_same_seed_gives_the_same_proposals_and_another_seed_others():
-    seeds = WORLD.seeds(40, np.random.default_rng(3), n_searches=(2,))
+    answers = WORLD.answers(40, np.random.default_rng(3), n_searches=(2,))
 
     def finals(agent, seed=None):
-        return [r.final for r in play(agent, "proposer", seeds, TOOL, sampling=Sampling(seed=seed))]
+        return [r.final for r in rollout(agent, "proposer", answers, TOOL, sampling=Sampling(seed=seed))]
 
     assert finals(ExpertAgent(seed=5)) == finals(ExpertAgent(seed=5))
     assert finals(ExpertAgent(seed=5)) != finals(ExpertAgent(seed=6))

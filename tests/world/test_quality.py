@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from ssp_env.types import (
+    Answer,
     Completion,
     Conversation,
     Final,
     ReadingCase,
     Round,
     SearchResult,
-    Seed,
     ToolCall,
     Trajectory,
     Turn,
@@ -78,22 +78,22 @@ def test_other_text_is_not_parseable(world):
 
 def played(reason, n_searches=2, question="Who?") -> Round:
     turns = (Turn(Completion(question), Final(question)),)
-    seed = Seed("s", "Bel", n_searches=n_searches)
-    return Round(seed, Trajectory("proposer", seed, Conversation((), turns), "finished"), Validation(reason))
+    answer = Answer("s", "Bel", n_searches=n_searches)
+    return Round(answer, Trajectory("proposer", answer, Conversation((), turns), "finished"), Validation(reason))
 
 
 def test_the_evidence_of_a_round_is_that_of_its_tools(world):
     task = world.tasks("1-hop", 1, np.random.default_rng(0))[0]
     (passage,) = evidence(world, task.question)
-    seed = Seed("s", task.answers[0], n_searches=1)
+    answer = Answer("s", task.answers[0], n_searches=1)
     turns = (
         Turn(Completion("x"), ToolCall("search", "x"), (SearchResult(passage, 1.0, 0),), "shown"),
         Turn(Completion("x"), Final(task.question)),
     )
-    proposal = Trajectory("proposer", seed, Conversation((), turns), "finished")
-    assert round_quality(world, Round(seed, proposal, Validation("ok"))).right
-    assert round_quality(world, Round(seed, proposal, Validation("answer_leak"))) is None
-    assert round_quality(world, Round(seed, proposal, Validation("failed"))) is None
+    proposal = Trajectory("proposer", answer, Conversation((), turns), "finished")
+    assert round_quality(world, Round(answer, proposal, Validation("ok"))).right
+    assert round_quality(world, Round(answer, proposal, Validation("answer_leak"))) is None
+    assert round_quality(world, Round(answer, proposal, Validation("failed"))) is None
 
 
 def test_shares_by_hand():

@@ -18,7 +18,7 @@ import hashlib, numpy as np
 from ssp_env.world import KINDS, World, WorldConfig
 world = World(WorldConfig(seed=7))
 rng = np.random.default_rng(1)
-told = [list(world), [world.tasks(kind, 20, rng) for kind in KINDS], world.seeds(20, rng, n_searches=(1, 2, 3))]
+told = [list(world), [world.tasks(kind, 20, rng) for kind in KINDS], world.answers(20, rng, n_searches=(1, 2, 3))]
 print(hashlib.sha256(repr(told).encode()).hexdigest())
 """
 
@@ -118,14 +118,14 @@ def test_more_tasks_than_the_world_holds_are_refused(world):
 
 
 def test_seeds_name_entities_with_their_aliases_and_a_demanded_depth(world):
-    seeds = world.seeds(100, np.random.default_rng(0), n_searches=(1, 2, 3, 4))
+    seeds = world.answers(100, np.random.default_rng(0), n_searches=(1, 2, 3, 4))
     assert {seed.n_searches for seed in seeds} == {1, 2, 3, 4}
-    assert len({seed.answer for seed in seeds}) == 100
+    assert len({seed.text for seed in seeds}) == 100
     for seed in seeds:
-        index = world.index_of(seed.answer.lower())
-        assert tuple(name.lower() for name in seed.answers) == world.names_of(index)
+        index = world.index_of(seed.text.lower())
+        assert tuple(name.lower() for name in seed.accepted) == world.names_of(index)
     with pytest.raises(ValueError, match="1 .. 4"):
-        world.seeds(1, np.random.default_rng(0), n_searches=(5,))
+        world.answers(1, np.random.default_rng(0), n_searches=(5,))
 
 
 @pytest.mark.parametrize("kind", KINDS)

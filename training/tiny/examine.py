@@ -10,10 +10,10 @@ import numpy as np
 
 from agents.hf import HFAgent
 from ssp_env.errors import ConfigError
-from ssp_env.types import ReadingCase, Sampling, Seed, Task, Trajectory
+from ssp_env.types import Answer, ReadingCase, Sampling, Task, Trajectory
 from ssp_env.world import KINDS, World, WorldConfig
 from ssp_env.world.experts import ExpertAgent
-from training.tiny.traces import play, with_noise, world_tool
+from training.tiny.traces import rollout, with_distractors, world_tool
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
@@ -100,22 +100,22 @@ def _accuracy(agent: HFAgent, worlds: list[World], kind: str, n_tasks: int, temp
     for world in worlds:
         tasks = world.tasks(kind, n_tasks // len(worlds), np.random.default_rng(world.config.seed))
         sampling = Sampling(max_tokens=64, temperature=temperature, stop=_STOP["solver"], seed=0)
-        records = play(agent, "solver", tasks, world_tool(world), sampling=sampling, max_turns=6)
+        records = rollout(agent, "solver", tasks, world_tool(world), sampling=sampling, max_turns=6)
         right += sum(_is_right(record) for record in records)
     return right / (n_tasks // len(worlds) * len(worlds))
 
 
 def _reading(agent: HFAgent, worlds: list[World], kind: str, n_tasks: int) -> float:
-    """Show the reader what the solving expert found, with four passages of noise, shuffled."""
+    """Show the reader what the solving expert found, with four distractors, shuffled."""
     right = n = 0
     for world in worlds:
         rng, tool = np.random.default_rng(world.config.seed), world_tool(world)
         tasks = world.tasks(kind, n_tasks // len(worlds), rng)
-        solved = play(ExpertAgent(), "solver", tasks, tool, sampling=Sampling())
+        solved = rollout(ExpertAgent(), "solver", tasks, tool, sampling=Sampling())
         proven = [(task, r.evidence) for task, r in zip(tasks, solved, strict=True) if r.final in task.answers]
-        cases = [ReadingCase(task.question, with_noise(world, evidence, 4, rng)) for task, evidence in proven]
+        cases = [ReadingCase(task.question, with_distractors(world, evidence, 4, rng)) for task, evidence in proven]
         sampling = Sampling(max_tokens=64, temperature=0.0, stop=_STOP["solver"])
-        for record, (task, _) in zip(play(agent, "reader", cases, tool, sampling=sampling), proven, strict=True):
+        for record, (task, _) in zip(rollout(agent, "reader", cases, tool, sampling=sampling), proven, strict=True):
             right += (record.final or "").lower() in {answer.lower() for answer in task.answers}
         n += len(cases)
     return round(right / n, 4)
@@ -131,27 +131,27 @@ def _proposals(agent: HFAgent, worlds: list[World], n_searches: int, n_tasks: in
     counts = dict.fromkeys(("question", "searches", "proven", "unique", "demanded hops"), 0)
     n = n_tasks // len(worlds)
     for world in worlds:
-        seeds = world.seeds(n, np.random.default_rng(world.config.seed), n_searches=(n_searches,))
+        answers = world.answers(n, np.random.default_rng(world.config.seed), n_searches=(n_searches,))
         sampling = Sampling(max_tokens=64, temperature=1.0, stop=_STOP["proposer"], seed=0)
-        for record in play(agent, "proposer", seeds, world_tool(world), sampling=sampling, max_turns=6):
+        for record in rollout(agent, "proposer", answers, world_tool(world), sampling=sampling, max_turns=6):
             for name in _merits(world, record):
                 counts[name] += 1
     return {name: count / (n * len(worlds)) for name, count in counts.items()}
 
 
 def _merits(world: World, record: Trajectory) -> list[str]:
-    """Return what is true of a proposal: each merit counts for questions whose answer is the seed's."""
-    seed, question, oracle = record.item, record.final or "", world.oracle
-    if not isinstance(seed, Seed) or oracle.answers(question) is None:
+    """Return what is true of a proposal: each merit counts for questions whose answer is the given one."""
+    given, question, oracle = record.item, record.final or "", world.oracle
+    if not isinstance(given, Answer) or oracle.answers(question) is None:
         return []
-    answer = (seed.answer.lower(),)
+    answer = (given.text.lower(),)
     merits = ["question"]
-    if len(set(record.queries)) == len(record.queries) == seed.n_searches:
+    if len(set(record.queries)) == len(record.queries) == given.n_searches:
         merits.append("searches")
     if oracle.implied(question, record.evidence) == answer:
         merits.append("proven")
     if oracle.answers(question) == answer:
         merits.append("unique")
-        if oracle.n_hops(question) == seed.n_searches:
+        if oracle.n_hops(question) == given.n_searches:
             merits.append("demanded hops")
     return merits

@@ -21,7 +21,7 @@ from ssp_env.game.tools.search import SearchTool
 from ssp_env.protocols import Agent
 from ssp_env.retrieval.bm25 import Bm25Retriever
 from ssp_env.tags import render_results
-from ssp_env.types import Item, Passage, ReadingCase, Sampling, SearchResult, Seed, Task, Trajectory
+from ssp_env.types import Answer, Item, Passage, ReadingCase, Sampling, SearchResult, Task, Trajectory
 from ssp_env.world import World
 from ssp_env.world.experts import ExpertAgent
 from ssp_env.world.facts import ShownFacts
@@ -119,7 +119,7 @@ def world_tool(world: World, *, top_k: int = 2) -> SearchTool:
     return SearchTool(Bm25Retriever(MemoryCorpus(world.passages)), top_k=top_k)
 
 
-def play(
+def rollout(
     agent: Agent,
     role: str,
     items: Sequence[Item],
@@ -185,7 +185,7 @@ def _solves(
     world: World, mix: Mix, expert: ExpertAgent, tool: SearchTool, rng: np.random.Generator
 ) -> Iterator[Trajectory]:
     """Keep right answers, and episodes in which the expert gave up."""
-    for record in play(expert, "solver", _tasks(world, mix.solver, rng), tool, sampling=Sampling()):
+    for record in rollout(expert, "solver", _tasks(world, mix.solver, rng), tool, sampling=Sampling()):
         if isinstance(record.item, Task) and record.final in (*record.item.answers, display(UNKNOWN)):
             yield record
 
@@ -197,41 +197,41 @@ def _proposals(
     for n_searches, n in mix.proposer.items():
         if not n:
             continue
-        seeds = world.seeds(min(4 * n, 100), rng, n_searches=(n_searches,))
+        answers = world.answers(min(4 * n, 100), rng, n_searches=(n_searches,))
         kept = 0
-        for record in play(expert, "proposer", seeds, tool, sampling=Sampling()):
-            if kept < n and isinstance(record.item, Seed) and _is_good(world, mix, record.item, record):
+        for record in rollout(expert, "proposer", answers, tool, sampling=Sampling()):
+            if kept < n and isinstance(record.item, Answer) and _is_good(world, mix, record.item, record):
                 kept += 1
                 yield record
 
 
-def _is_good(world: World, mix: Mix, seed: Seed, record: Trajectory) -> bool:
+def _is_good(world: World, mix: Mix, answer: Answer, record: Trajectory) -> bool:
     question, n_searches = record.final or "", len(record.queries)
-    right = world.oracle.answers(question) == (seed.answer.lower(),)
-    as_told = n_searches == seed.n_searches or mix.proposer_patience is not None
+    right = world.oracle.answers(question) == (answer.text.lower(),)
+    as_told = n_searches == answer.n_searches or mix.proposer_patience is not None
     return right and as_told and world.oracle.n_hops(question) == n_searches
 
 
-def with_noise(
-    world: World, evidence: Sequence[Passage], n_noise: int, rng: np.random.Generator
+def with_distractors(
+    world: World, evidence: Sequence[Passage], n_distractors: int, rng: np.random.Generator
 ) -> tuple[Passage, ...]:
     """Return the evidence and some random passages, each once, shuffled."""
-    noise = [world.passages[int(i)] for i in rng.choice(len(world), n_noise, replace=False)]
-    shown = list({passage.id: passage for passage in (*evidence, *noise)}.values())
+    distractors = [world.passages[int(i)] for i in rng.choice(len(world), n_distractors, replace=False)]
+    shown = list({passage.id: passage for passage in (*evidence, *distractors)}.values())
     return tuple(shown[int(i)] for i in rng.permutation(len(shown)))
 
 
 def _readings(
     world: World, mix: Mix, expert: ExpertAgent, tool: SearchTool, rng: np.random.Generator
 ) -> Iterator[Trajectory]:
-    """Show what a solver found, without the proof in some cases, among noise and shuffled."""
+    """Show what a solver found, without the proof in some cases, among distractors and shuffled."""
     tasks = _tasks(world, mix.reader, rng)
     cases = []
-    for record in play(expert, "solver", tasks, tool, sampling=Sampling()):
+    for record in rollout(expert, "solver", tasks, tool, sampling=Sampling()):
         evidence = list(record.evidence)
         if rng.random() < UNANSWERABLE:
             evidence = evidence[: int(rng.integers(len(evidence)))]
-        shown = with_noise(world, evidence, int(rng.integers(6)), rng)
+        shown = with_distractors(world, evidence, int(rng.integers(6)), rng)
         if shown and isinstance(record.item, Task):
             cases.append(ReadingCase(record.item.question, shown))
-    yield from play(expert, "reader", cases, tool, sampling=Sampling())
+    yield from rollout(expert, "reader", cases, tool, sampling=Sampling())

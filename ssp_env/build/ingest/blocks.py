@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
+from ssp_env.build.ingest.parts import Chunk
 from ssp_env.corpus.scan import gzip_chunks, zstd_chunks
 from ssp_env.errors import CorpusError
-from ssp_env.build.ingest.parts import Chunk
 
 BLOCK_BYTES = 1 << 18
 MAX_LINE_BYTES = 16 << 20

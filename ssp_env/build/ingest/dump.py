@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from ssp_env.errors import CorpusError
 from ssp_env.build.ingest.blocks import blocks, chunk_bytes, head
 from ssp_env.build.ingest.parts import Chunk, Format, Item, Page, PageKind, Redirect, Removed, Skip
 from ssp_env.build.ingest.wikitext import clean_page, redirect_target
+from ssp_env.errors import CorpusError
 
 MAX_PAGE_BYTES = 64 << 20
 MAX_STREAM_BYTES = 16 << 20

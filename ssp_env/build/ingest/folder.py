@@ -19,13 +19,13 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TextIO, cast
 
-from ssp_env.storage import ensure_folder, read_manifest, write_json
-from ssp_env.errors import ConfigError, CorpusError, StaleIndexError
 from ssp_env.build.ingest.formats import FORMATS, check_format, detect_format
 from ssp_env.build.ingest.merge import Merged, OnClash, merge_shards
 from ssp_env.build.ingest.meter import Progress
 from ssp_env.build.ingest.shards import MAX_EXAMPLES, Job, shard_facts, write_shard
 from ssp_env.build.ingest.workers import Workers
+from ssp_env.errors import ConfigError, CorpusError, StaleIndexError
+from ssp_env.storage import ensure_folder, read_manifest, write_json
 
 CORPUS_VERSION = 1
 """Part of every manifest; a change to what the files hold raises it."""

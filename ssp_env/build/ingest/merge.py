@@ -17,8 +17,8 @@ from typing import IO, Literal
 import numpy as np
 import numpy.typing as npt
 
-from ssp_env.errors import CorpusError
 from ssp_env.build.ingest.shards import INDEX_ROW, shard_file
+from ssp_env.errors import CorpusError
 
 OnClash = Literal["refuse", "keep-first"]
 OUTPUTS = ("passages", "pages", "redirects")

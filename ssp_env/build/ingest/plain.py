@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ssp_env.errors import CorpusError
 from ssp_env.build.ingest.blocks import MAX_LINE_BYTES, chunk_bytes
 from ssp_env.build.ingest.parts import Chunk, Format, Item, Page, Skip
 from ssp_env.corpus import Section
+from ssp_env.errors import CorpusError
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeAlias
 
-from ssp_env.errors import CorpusError
 from ssp_env.build.ingest.blocks import MAX_LINE_BYTES, OVERLONG, lines
-from ssp_env.build.ingest.plain import text_page
 from ssp_env.build.ingest.parts import Chunk, Format, Item, Page, Row, Skip
+from ssp_env.build.ingest.plain import text_page
 from ssp_env.corpus import Section
+from ssp_env.errors import CorpusError
 from ssp_env.text import split_contents
 
 Fields: TypeAlias = tuple[str, str, str]

@@ -18,10 +18,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ssp_env.storage import write_json
 from ssp_env.build.ingest.formats import FORMATS
 from ssp_env.build.ingest.parts import Chunk, Page, Redirect, Skip
 from ssp_env.build.ingest.split import split_passages
+from ssp_env.storage import write_json
 
 PARTS = ("passages", "pages", "redirects", "index")
 MAX_EXAMPLES = 3

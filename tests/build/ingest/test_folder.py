@@ -14,10 +14,12 @@ import pytest
 
 pytest.importorskip("mwparserfromhell")
 
-from ssp_env.corpus import open_corpus  # noqa: E402
-from ssp_env.errors import ConfigError, CorpusError, StaleIndexError  # noqa: E402
 from ssp_env.build.ingest import BuildOptions, blocks, build_corpus  # noqa: E402
-from ssp_env.corpus import open_pages  # noqa: E402
+from ssp_env.corpus import (
+    open_corpus,  # noqa: E402
+    open_pages,  # noqa: E402
+)
+from ssp_env.errors import ConfigError, CorpusError, StaleIndexError  # noqa: E402
 from tests.build.ingest.samples import cut_anywhere, dump_xml, multistream, write_rows  # noqa: E402
 
 HERE = BuildOptions(n_workers=0)
@@ -112,32 +114,33 @@ def test_finished_chunks_are_not_read_again(source: Path, tmp_path: Path, monkey
     build_corpus([source], tmp_path / "whole", options=HERE)
     from ssp_env.build.ingest import folder
 
-    def dying(job: build.Job) -> None:
+    def dying(job: folder.Job) -> None:
         if job.number == 3:
             raise KeyboardInterrupt
         write_shard(job)
 
     write_shard = folder.write_shard
     with monkeypatch.context() as patch:
-        patch.setattr(build, "write_shard", dying)
+        patch.setattr(folder, "write_shard", dying)
         with pytest.raises(KeyboardInterrupt):
             build_corpus([source], tmp_path / "c", options=HERE)
     numbers: list[int] = []
-    monkeypatch.setattr(build, "write_shard", lambda job: (numbers.append(job.number), write_shard(job))[1])
+    monkeypatch.setattr(folder, "write_shard", lambda job: (numbers.append(job.number), write_shard(job))[1])
     build_corpus([source], tmp_path / "c", options=HERE)
     assert numbers[0] == 3
     assert content(tmp_path / "c") == content(tmp_path / "whole")
 
 
 def test_a_half_written_shard_is_made_again(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    build_corpus([source], tmp_path / "whole", options=HERE)
     from ssp_env.build.ingest import folder
+
+    build_corpus([source], tmp_path / "whole", options=HERE)
 
     def refuse(*args: object, **kwargs: object) -> None:
         raise OSError("no space left")
 
     with monkeypatch.context() as patch:
-        patch.setattr(build, "merge_shards", refuse)
+        patch.setattr(folder, "merge_shards", refuse)
         with pytest.raises(OSError, match="no space"):
             build_corpus([source], tmp_path / "c", options=HERE)
     (first, *_) = sorted((tmp_path / ".c.shards").glob("*.passages"))

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from ssp_env.build.ingest import BuildOptions, build_corpus
 from ssp_env.corpus import open_corpus
 from ssp_env.errors import CorpusError, SSPError, StaleIndexError
-from ssp_env.build.ingest import BuildOptions, build_corpus
 from tests.build.ingest.samples import FOOT, HEAD, dump_xml, multistream, page_xml, prose, write_rows
 
 pytest.importorskip("mwparserfromhell")

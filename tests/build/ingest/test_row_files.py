@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from ssp_env.errors import CorpusError
 from ssp_env.build.ingest import blocks
 from ssp_env.build.ingest.formats import FORMATS, check_format, detect_format
 from ssp_env.build.ingest.parts import Item, Page, Row
 from ssp_env.corpus import Section
+from ssp_env.errors import CorpusError
 from tests.build.ingest.samples import write_rows
 
 

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ssp_env.corpus import open_corpus
-from ssp_env.errors import CorpusError
 from ssp_env.build.ingest.vital import MEMBER, get_vital
-from ssp_env.corpus import open_pages
+from ssp_env.corpus import open_corpus, open_pages
+from ssp_env.errors import CorpusError
 
 
 def write_wheel(path: Path, member: str, content: str) -> Path:

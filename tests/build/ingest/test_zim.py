@@ -8,11 +8,11 @@ import pytest
 
 pytest.importorskip("libzim")
 
-from ssp_env.errors import CorpusError  # noqa: E402
 from ssp_env.build.ingest import zim  # noqa: E402
 from ssp_env.build.ingest.formats import detect_format  # noqa: E402
 from ssp_env.build.ingest.parts import Page, Redirect, Skip  # noqa: E402
 from ssp_env.corpus import Section  # noqa: E402
+from ssp_env.errors import CorpusError  # noqa: E402
 
 HTML = """<html><head><title>T</title><style>p {}</style></head><body><h1>Alpha</h1><p>Lead with a
 <a href="Beta_page">link
