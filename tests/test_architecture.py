@@ -48,7 +48,7 @@ OWNERS = {
     "sentence_transformers": ("ssp_env/retrieval/encoders.py", "ssp_env/retrieval/rerank.py"),
     "rank_bm25": ("ssp_env/retrieval/rank_bm25.py",),
     "pettingzoo": ("ssp_env/envs/aec.py",),
-    "zstandard": ("ssp_env/corpus/",),
+    "zstandard": ("ssp_env/storage.py",),
     "mwparserfromhell": ("ssp_env/build/ingest/",),
     "pyarrow": ("ssp_env/build/ingest/",),
     "libzim": ("ssp_env/build/ingest/",),

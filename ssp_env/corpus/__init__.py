@@ -2,7 +2,6 @@
 
 from ssp_env.corpus.jsonl import JsonlCorpus, open_corpus
 from ssp_env.corpus.memory import MemoryCorpus
-from ssp_env.corpus.page_store import PageStore, open_pages
-from ssp_env.corpus.pages import Page, Section
+from ssp_env.corpus.pages import Page, PageStore, Section, open_pages
 
 __all__ = ["JsonlCorpus", "MemoryCorpus", "Page", "PageStore", "Section", "open_corpus", "open_pages"]
