@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ssp_env.build.vectors import Clock, Say, ShardMaker, VectorShards, VectorSpec
+from ssp_env.build.clock import Clock
+from ssp_env.build.vectors import Say, ShardMaker, VectorShards, VectorSpec
 from ssp_env.errors import ConfigError, RetrievalError, SSPError
 from ssp_env.protocols import Corpus, Embedder
 from ssp_env.ray_cluster import connected, n_gpus

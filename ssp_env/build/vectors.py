@@ -7,7 +7,6 @@ either. Several processes may encode the same corpus: each shard is made by one 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from ssp_env.build.clock import Clock
 from ssp_env.errors import ConfigError, StaleIndexError
 from ssp_env.protocols import Corpus, Embedder
 from ssp_env.retrieval.encoders import Vectors, embed_checked, passage_text
@@ -220,24 +220,3 @@ class ShardMaker:
         np.save(folder / VECTORS_FILE, vectors)
         self._n_made += 1
         return {"dimension": vectors.shape[1]}
-
-
-class Clock:
-    """How far a job is; what was there before says nothing about the rate."""
-
-    def __init__(self, n: int) -> None:
-        """Start, with ``n`` passages to come."""
-        self._n, self._n_known, self._n_new = n, 0, 0
-        self._start_s = time.monotonic()
-
-    def count(self, n: int, *, is_new: bool) -> None:
-        """Count passages whose vectors are there."""
-        self._n_known += n
-        self._n_new += n if is_new else 0
-
-    def line(self) -> str:
-        """Return the share that is done, the rate and the time left, for people."""
-        rate = self._n_new / max(time.monotonic() - self._start_s, 1e-6)
-        left_s = int((self._n - self._n_known) / max(rate, 1e-9))
-        ends = f"{left_s // 3600:d}:{left_s // 60 % 60:02d}:{left_s % 60:02d} left"
-        return f"{100 * self._n_known / self._n:.1f} %, {rate:,.1f} passages/s, {ends}"

@@ -18,19 +18,10 @@ import numpy as np
 from ssp_env.corpus.table import LineTable, Scan, first_of_each, key_digest
 from ssp_env.errors import CorpusError
 from ssp_env.text import title_key
-from ssp_env.types import Passage
+from ssp_env.types import Passage, Section
 
 MAX_REDIRECTS = 4
 """Redirects followed in a row; a longer chain, or a circle, leads nowhere."""
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A part of a page; the lead has an empty heading and level 1, headings below it count from 2."""
-
-    heading: str
-    level: int
-    text: str
 
 
 @dataclass(frozen=True, slots=True)

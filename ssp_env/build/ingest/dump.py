@@ -16,8 +16,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from ssp_env.build.ingest.blocks import blocks, chunk_bytes, head
-from ssp_env.build.ingest.parts import Chunk, Format, Item, Page, PageKind, Redirect, Removed, Skip
+from ssp_env.build.ingest.parts import (
+    Chunk,
+    Format,
+    Item,
+    Page,
+    PageKind,
+    Redirect,
+    Removed,
+    Skip,
+    blocks,
+    chunk_bytes,
+    head,
+)
 from ssp_env.build.ingest.wikitext import clean_page, redirect_target
 from ssp_env.errors import CorpusError
 

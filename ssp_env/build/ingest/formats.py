@@ -6,8 +6,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from ssp_env.build.ingest import dump, plain, row_files, zim
-from ssp_env.build.ingest.blocks import MAX_LINE_BYTES, blocks, head
-from ssp_env.build.ingest.parts import Format
+from ssp_env.build.ingest.parts import MAX_LINE_BYTES, Format, blocks, head
 from ssp_env.errors import ConfigError, CorpusError
 
 FORMATS: dict[str, Format] = {

@@ -7,14 +7,11 @@ Parquet needs ``pyarrow`` (extra ``ingest``) and the columns ``id``, ``title`` a
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ssp_env.build.ingest.blocks import MAX_LINE_BYTES, chunk_bytes
-from ssp_env.build.ingest.parts import Chunk, Format, Item, Page, Skip
-from ssp_env.corpus import Section
+from ssp_env.build.ingest.parts import MAX_LINE_BYTES, Chunk, Format, Item, Skip, chunk_bytes, text_page
 from ssp_env.errors import CorpusError
 
 if TYPE_CHECKING:
@@ -23,13 +20,6 @@ if TYPE_CHECKING:
 SUFFIXES = (".md", ".txt")
 COLUMNS = ("id", "title", "text")
 BATCH_ROWS = 256
-_GAP = re.compile(r"\n\s*\n")
-
-
-def text_page(page_id: str, title: str, text: str) -> Page:
-    """Return a page of one section whose paragraphs are lines."""
-    paragraphs = (" ".join(paragraph.split()) for paragraph in _GAP.split(text.replace("\r\n", "\n")))
-    return Page(page_id, title, (Section("", 1, "\n".join(p for p in paragraphs if p)),))
 
 
 def plan_folder(path: Path) -> Iterator[Chunk]:

@@ -13,12 +13,21 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeAlias
 
-from ssp_env.build.ingest.blocks import MAX_LINE_BYTES, OVERLONG, lines
-from ssp_env.build.ingest.parts import Chunk, Format, Item, Page, Row, Skip
-from ssp_env.build.ingest.plain import text_page
-from ssp_env.corpus import Section
+from ssp_env.build.ingest.parts import (
+    MAX_LINE_BYTES,
+    OVERLONG,
+    Chunk,
+    Format,
+    Item,
+    Page,
+    Row,
+    Skip,
+    lines,
+    text_page,
+)
 from ssp_env.errors import CorpusError
 from ssp_env.text import split_contents
+from ssp_env.types import Section
 
 Fields: TypeAlias = tuple[str, str, str]
 """Id, title, text."""

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from ssp_env.build.ingest.parts import Chunk, Format, Item, Page, Redirect, Skip
-from ssp_env.corpus import Section
 from ssp_env.errors import CorpusError
+from ssp_env.types import Section
 
 if TYPE_CHECKING:
     from libzim.reader import Archive, Entry
