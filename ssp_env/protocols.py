@@ -89,8 +89,10 @@ class Retriever(Protocol):
         string is a valid query.
 
         Raises:
+            TypeError: If ``queries`` is a single string.
             ValueError: If ``k`` is not positive.
-            RetrievalError: If the retriever cannot answer.
+            RetrievalError: If the retriever cannot answer: an outage, an index that cannot be read, vectors or scores
+                that are no finite numbers of the expected shape.
         """
         ...
 

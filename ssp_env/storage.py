@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Literal
 
-from ssp_env.errors import ConfigError, StaleIndexError
+from ssp_env.errors import ConfigError, StaleIndexError, needs
 
 MANIFEST = "manifest.json"
 BLOCK_BYTES = 1 << 18
@@ -177,10 +177,8 @@ def _bzip2_pieces(packed: IO[bytes]) -> Iterator[bytes]:
 
 def _zstd_pieces(packed: IO[bytes]) -> Iterator[bytes]:
     """Decompress frame after frame; one that does not end was cut off."""
-    try:
+    with needs("zstandard", extra="zst", use="a .zst corpus"):
         import zstandard
-    except ImportError as error:
-        raise ImportError("a .zst corpus needs zstandard: pip install 'ssp-env[zst]'") from error
     frame = None
     data = packed.read(4 * BLOCK_BYTES)
     try:

@@ -18,13 +18,12 @@ import numpy.typing as npt
 from ssp_env.build.clock import Clock
 from ssp_env.errors import ConfigError, StaleIndexError
 from ssp_env.protocols import Corpus, Embedder
-from ssp_env.retrieval.encoders import Vectors, embed_checked, passage_text
+from ssp_env.retrieval.encoders import Vectors, embed_passages
 from ssp_env.retrieval.ranking import index_folder
 from ssp_env.storage import ensure_folder, find_folder, read_manifest
 
 SHARD_VERSION = 1
 SHARD_PASSAGES = 8192
-CHUNK_PASSAGES = 2048
 DTYPES = ("float16", "float32")
 VECTORS_FILE = "vectors.npy"
 
@@ -209,14 +208,10 @@ class ShardMaker:
         }
 
     def _write(self, folder: Path, number: int) -> dict[str, object]:
-        start, stop = self._bounds(number)
         self._embedder = self._embedder or self._load()
-        chunks: list[Vectors] = []
-        for first in range(start, stop, CHUNK_PASSAGES):
-            passages = [self._corpus.at(position) for position in range(first, min(first + CHUNK_PASSAGES, stop))]
-            texts = [passage_text(passage, self._spec.passage_prefix) for passage in passages]
-            chunks.append(embed_checked(self._embedder, texts))
-        vectors = np.concatenate(chunks).astype(self._spec.dtype)
+        positions, prefix = range(*self._bounds(number)), self._spec.passage_prefix
+        chunks = list(embed_passages(self._embedder, self._corpus, positions, prefix=prefix))
+        vectors = np.concatenate(chunks).astype(self._spec.dtype)  # (positions, d)
         np.save(folder / VECTORS_FILE, vectors)
         self._n_made += 1
         return {"dimension": vectors.shape[1]}

@@ -8,6 +8,7 @@ loads it. ``embed_checked`` is how all vectors of this library are made: checked
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,12 +19,16 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ssp_env.errors import ConfigError, RetrievalError
-from ssp_env.protocols import Embedder
+from ssp_env.errors import ConfigError, RetrievalError, needs
+from ssp_env.protocols import Corpus, Embedder
 from ssp_env.retrieval.ranking import suggest
 from ssp_env.types import Passage
 
+_LOG = logging.getLogger(__name__)
+
 Vectors = npt.NDArray[np.float32]
+CHUNK_PASSAGES = 2048
+"""Passages whose texts and vectors are in memory at once while a corpus is embedded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +132,8 @@ class SentenceTransformerEmbedder:
             ImportError: If sentence-transformers is missing.
         """
         facts = describe_encoder(str(model), pooling=pooling)
-        try:
+        with needs("sentence-transformers", extra="dense", use="dense retrieval"):
             from sentence_transformers import SentenceTransformer
-        except ImportError as error:
-            message = "dense retrieval needs sentence-transformers: pip install 'ssp-env[dense]'"
-            raise ImportError(message) from error
         on = None if device == "auto" else device
         with loading(facts.folder, device):
             self._model = SentenceTransformer(str(facts.folder), device=on, local_files_only=True)
@@ -210,6 +212,14 @@ def embed_checked(embedder: Embedder, texts: Sequence[str], *, dimension: int | 
         raise RetrievalError(f"expected {dimension} dimensions, got {vectors.shape[1]}; use the index's own embedder")
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.divide(vectors, np.where(norms > 0, norms, 1.0), dtype=np.float32)
+
+
+def embed_passages(embedder: Embedder, corpus: Corpus, positions: range, *, prefix: str) -> Iterator[Vectors]:
+    """Yield the vectors of passages in order, some thousands at a time."""
+    for start in positions[::CHUNK_PASSAGES]:
+        chunk = range(start, min(start + CHUNK_PASSAGES, positions.stop))
+        yield embed_checked(embedder, [passage_text(corpus.at(position), prefix) for position in chunk])
+        _LOG.info("embedded %d of %d passages", chunk.stop, positions.stop)
 
 
 def _load(folder: Path, device: str, batch_size: int, pooling: str) -> SentenceTransformerEmbedder:

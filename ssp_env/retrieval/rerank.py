@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ssp_env.errors import ConfigError, RetrievalError
+from ssp_env.errors import ConfigError, RetrievalError, needs
 from ssp_env.protocols import Corpus, Retriever
 from ssp_env.retrieval.encoders import is_model, loading, require_vocabulary
 from ssp_env.retrieval.nested import make_nested, split_base
@@ -75,11 +75,8 @@ class CrossEncoderScorer:
         folder = Path(model)
         if not model or not is_model(folder):
             raise ConfigError(f"expected the folder of a cross-encoder as 'model', got {str(model)!r}; check the path")
-        try:
+        with needs("sentence-transformers", extra="dense", use="reranking"):
             from sentence_transformers import CrossEncoder
-        except ImportError as error:
-            message = f"expected sentence-transformers, got {error}; install it: pip install 'ssp-env[dense]'"
-            raise ImportError(message) from error
         with loading(folder, device):
             self._model = CrossEncoder(str(folder), device=device, local_files_only=True)
         require_vocabulary(self._model, folder)
@@ -125,13 +122,7 @@ class RerankRetriever:
         self._depth = depth
 
     def search(self, queries: Sequence[str], k: int) -> list[list[SearchResult]]:
-        """Return the passages with the best scores for each query, best first, ties by passage id.
-
-        Raises:
-            TypeError: If ``queries`` is a single string.
-            ValueError: If ``k`` is not positive.
-            RetrievalError: If the retriever cannot answer, or the scorer returns anything but one finite number a pair.
-        """
+        """Return the passages with the best scores for each query, best first, ties by passage id."""
         check_arguments(queries, k)
         found = self._retriever.search(queries, max(k, self._depth))
         pairs = [

@@ -27,9 +27,8 @@ from ssp_env.world.experts import ExpertAgent
 from ssp_env.world.facts import ShownFacts
 from ssp_env.world.language import Clause, Description, Name, render
 from ssp_env.world.names import display
-from ssp_env.world.oracle import answer_set
-from ssp_env.world.reader import UNKNOWN
-from ssp_env.world.schema import RELATION, RELATIONS
+from ssp_env.world.oracle import UNKNOWN, answer_set
+from ssp_env.world.relations import RELATION, RELATIONS
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

@@ -13,6 +13,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ssp_env.errors import needs
+
 if TYPE_CHECKING:
     from mwparserfromhell.nodes import Template
     from mwparserfromhell.wikicode import Wikicode
@@ -141,10 +143,8 @@ def render_templates(text: str) -> tuple[str, int]:
     Raises:
         ImportError: If ``mwparserfromhell`` is missing.
     """
-    try:
+    with needs("mwparserfromhell", extra="ingest", use="wikitext"):
         import mwparserfromhell
-    except ImportError as error:
-        raise ImportError("wikitext needs mwparserfromhell: pip install 'ssp-env[ingest]'") from error
     kept: list[str] = []
     depth = n_dropped = position = start = 0
     for match in _BRACES.finditer(text):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ssp_env.build.ingest.parts import MAX_LINE_BYTES, Chunk, Format, Item, Skip, chunk_bytes, text_page
-from ssp_env.errors import CorpusError
+from ssp_env.errors import CorpusError, needs
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
@@ -110,11 +110,9 @@ def _row_page(row: dict[str, object], group: int) -> Item:
 
 
 def _opened(path: Path) -> ParquetFile:
-    try:
+    with needs("pyarrow", extra="ingest", use="a Parquet file"):
         from pyarrow import ArrowException
         from pyarrow.parquet import ParquetFile
-    except ImportError as error:
-        raise ImportError("Parquet files need pyarrow: pip install 'ssp-env[ingest]'") from error
     try:
         return ParquetFile(path)
     except (ArrowException, OSError) as error:

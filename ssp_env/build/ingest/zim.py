@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from ssp_env.build.ingest.parts import Chunk, Format, Item, Page, Redirect, Skip
-from ssp_env.errors import CorpusError
+from ssp_env.errors import CorpusError, needs
 from ssp_env.types import Section
 
 if TYPE_CHECKING:
@@ -134,11 +134,8 @@ class _Html(HTMLParser):
 
 
 def _opened(path: Path) -> Archive:
-    try:
+    with needs("libzim (licensed GPL-3.0-or-later)", extra="zim", use="a ZIM archive"):
         from libzim.reader import Archive
-    except ImportError as error:
-        message = "ZIM archives need libzim, which is licensed GPL-3.0-or-later: pip install 'ssp-env[zim]'"
-        raise ImportError(message) from error
     try:
         return Archive(path)
     except RuntimeError as error:
