@@ -70,7 +70,12 @@ class Corpus(Protocol):
         ...
 
     def at(self, position: int) -> Passage:
-        """Return the passage at a position; raises ``IndexError`` outside the range."""
+        """Return the passage at a position.
+
+        Raises:
+            IndexError: If the position is outside the range.
+            CorpusError: If it lies in a file that was changed after it was opened.
+        """
         ...
 
     def get(self, passage_id: str) -> Passage:

@@ -70,11 +70,7 @@ def ensure_folder(
 def find_folder(
     folder: Path, expected: Mapping[str, object], *, on_mismatch: Literal["refuse", "replace"] = "refuse"
 ) -> dict[str, object] | None:
-    """Return the manifest of a complete folder that says what is expected, or None when it has to be built.
-
-    Raises:
-        StaleIndexError: If the folder is complete but was made from something else, and ``on_mismatch`` is refuse.
-    """
+    """Return the manifest of a complete folder that says what is expected, or None when it has to be built."""
     wanted = _plain(expected)
     manifest = read_manifest(folder)
     if manifest is None or _agrees(manifest, wanted):

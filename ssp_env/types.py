@@ -41,6 +41,16 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
+class Page:
+    """A whole page; ``links`` are the titles of other pages, each once."""
+
+    id: str
+    title: str
+    sections: tuple[Section, ...]
+    links: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class SearchResult:
     """A passage found for a query; ``rank`` counts from 0 and a higher ``score`` is always better."""
 

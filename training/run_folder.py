@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import IO, Self
 
 from ssp_env.errors import RunError
-from ssp_env.storage import write_json
+from ssp_env.storage import file_sizes, is_whole, write_json
 
 LOGS = ("metrics.jsonl", "rounds.jsonl")
 STATE = "state.json"
@@ -158,8 +158,7 @@ class RunFolder:
         The last checkpoint made before round ``good_before`` is not dropped.
         """
         lengths = {log: (self.path / log).stat().st_size for log in LOGS}
-        sizes = {p.relative_to(written).as_posix(): p.stat().st_size for p in written.rglob("*") if p.is_file()}
-        write_json(written / STATE, {**state, "round": round_number, "logs": lengths, "files": sizes})
+        write_json(written / STATE, {**state, "round": round_number, "logs": lengths, "files": file_sizes(written)})
         place = self.path / "checkpoints" / f"round-{round_number:06d}"
         place.parent.mkdir(exist_ok=True)
         if place.exists():
@@ -206,9 +205,9 @@ def read_checkpoint(path: Path) -> Checkpoint | None:
     """Return a checkpoint, or None when a file of it is missing or cut."""
     try:
         state: dict[str, object] = json.loads((path / STATE).read_text(encoding="utf-8"))
-        sizes, number = dict(state["files"]), int(state["round"])  # type: ignore[call-overload]
+        number = int(state["round"])  # type: ignore[call-overload]
         lengths = [int(state["logs"][log]) for log in LOGS]  # type: ignore[index]
-        whole = min(lengths) >= 0 and all((path / name).stat().st_size == size for name, size in sizes.items())
+        whole = min(lengths) >= 0 and is_whole(path, state["files"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return Checkpoint(path, number, state) if whole else None

@@ -80,11 +80,7 @@ class BuildOptions:
 
 
 def vector_spec(settings: DenseSettings, n: int, *, embedder_id: str, options: BuildOptions) -> VectorSpec:
-    """Return whose vectors the index of these settings is made of.
-
-    Raises:
-        ConfigError: If an exact index is asked for vectors that are not exact, or the type is unknown.
-    """
+    """Return whose vectors the index of these settings is made of."""
     settings = with_prefixes(settings)
     is_flat = resolve_kind(settings.kind, n) == "flat"
     dtype = options.dtype or ("float32" if is_flat else "float16")
@@ -175,7 +171,7 @@ def _fill_approximate(
     """
     faiss = load_faiss()
     index = _new_index(faiss, shape)
-    index.train(sample)
+    index.train(sample)  # (n_trained, d) float32
     if shape.kind == "ivf-pq":
         batches = _saving(batches, shape, folder / VECTORS_FILE)
     if not shape.is_ivf:
@@ -221,7 +217,7 @@ def _write_parts(
         if index.ntotal >= block:
             write()
             index = faiss.clone_index(empty)
-        index.add_with_ids(batch, np.arange(first, first + len(batch)))
+        index.add_with_ids(batch, np.arange(first, first + len(batch)))  # (b, d) float32, (b,) int64
         first += len(batch)
     write()
     return parts

@@ -40,11 +40,7 @@ class VectorSpec:
     shard_passages: int = SHARD_PASSAGES
 
     def __post_init__(self) -> None:
-        """Check the ranges.
-
-        Raises:
-            ConfigError: If the type is unknown, a number is not positive, or the embedder has no name.
-        """
+        """Check the ranges."""
         if self.dtype not in DTYPES or self.shard_passages < 1 or not self.embedder:
             raise ConfigError(f"expected a named embedder, one of {DTYPES!r} and shard_passages >= 1, got {self!r}")
 
@@ -65,9 +61,9 @@ class VectorShards:
 
     def sample(self, n: int, rng: np.random.Generator) -> Vectors:
         """Return ``n`` different vectors in order, float32; all of them when ``n`` is the number of vectors."""
-        positions = np.sort(rng.choice(self.n, size=n, replace=False))
-        drawn = np.empty((n, self.dimension), np.float32)
-        numbers = positions // self.shard_passages
+        positions = np.sort(rng.choice(self.n, size=n, replace=False))  # (n,)
+        drawn = np.empty((n, self.dimension), np.float32)  # (n, d)
+        numbers = positions // self.shard_passages  # (n,): the shard of each
         for number in np.unique(numbers):
             chosen = numbers == number
             drawn[chosen] = self._open(int(number))[positions[chosen] % self.shard_passages]
@@ -130,7 +126,10 @@ def n_missing(folder: Path, n: int, shard_passages: int) -> int:
 
 
 class ShardMaker:
-    """Makes single shards, in any order; loads the embedder when the first one is missing."""
+    """Makes single shards, in any order; loads the embedder when the first one is missing.
+
+    Its methods raise as ``encode_shards`` does.
+    """
 
     def __init__(
         self, corpus: Corpus, load: Callable[[], Embedder], spec: VectorSpec, *, folder: Path, rebuild: bool = False
@@ -149,20 +148,11 @@ class ShardMaker:
         return stop - start
 
     def find(self, number: int) -> dict[str, object] | None:
-        """Return the manifest of a shard, or None when it is missing.
-
-        Raises:
-            StaleIndexError: If it is of another corpus and must not be replaced.
-        """
+        """Return the manifest of a shard, or None when it is missing."""
         return find_folder(shard_folder(self._folder, number), self._expected(number), on_mismatch=self._on_mismatch)
 
     def make(self, number: int) -> bool:
-        """Make a shard unless it is there; return whether it was made here.
-
-        Raises:
-            StaleIndexError: If it is of another corpus and must not be replaced.
-            RetrievalError: If the embedder returns anything but finite vectors of one shape.
-        """
+        """Make a shard unless it is there; return whether it was made here."""
         n_made = self._n_made
         ensure_folder(
             shard_folder(self._folder, number),
@@ -173,11 +163,7 @@ class ShardMaker:
         return self._n_made > n_made
 
     def whole(self) -> VectorShards:
-        """Return all shards.
-
-        Raises:
-            StaleIndexError: If one is missing.
-        """
+        """Return all shards; raises ``StaleIndexError`` if one is missing."""
         dimension = 0
         for number in range(self.n_shards):
             manifest = self.find(number)

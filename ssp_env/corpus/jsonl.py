@@ -68,12 +68,7 @@ class JsonlCorpus:
         return len(self._table)
 
     def at(self, position: int) -> Passage:
-        """Return the passage at a position.
-
-        Raises:
-            IndexError: If the position is outside the range.
-            CorpusError: If the file was changed after it was opened.
-        """
+        """Return the passage at a position."""
         if not 0 <= position < len(self._table):
             raise IndexError(f"expected a position below {len(self)}, got {position!r}")
         return self._table.read(position, parse_row)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -18,35 +18,26 @@ import numpy as np
 from ssp_env.corpus.table import LineTable, Scan, first_of_each, key_digest
 from ssp_env.errors import CorpusError
 from ssp_env.text import title_key
-from ssp_env.types import Passage, Section
+from ssp_env.types import Page, Passage, Section
 
 MAX_REDIRECTS = 4
 """Redirects followed in a row; a longer chain, or a circle, leads nowhere."""
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
-    """A whole page; ``links`` are the titles of other pages, each once."""
+def only_section(page: Page, heading: str) -> Page:
+    """Return a page with the named section and its subsections only; spelling as in ``text.title_key``.
 
-    id: str
-    title: str
-    sections: tuple[Section, ...]
-    links: tuple[str, ...] = ()
-
-    def section(self, heading: str) -> Page:
-        """Return the page with the named section and its subsections only; spelling as in ``text.title_key``.
-
-        Raises:
-            KeyError: If there is no such section.
-        """
-        wanted = title_key(heading)
-        first = next((n for n, s in enumerate(self.sections) if title_key(s.heading) == wanted), None)
-        if first is None:
-            raise KeyError(heading)
-        level = self.sections[first].level
-        rest = self.sections[first + 1 :]
-        end = next((n for n, s in enumerate(rest) if s.level <= level), len(rest))
-        return Page(self.id, self.title, self.sections[first : first + 1 + end], self.links)
+    Raises:
+        KeyError: If there is no such section.
+    """
+    wanted = title_key(heading)
+    first = next((n for n, s in enumerate(page.sections) if title_key(s.heading) == wanted), None)
+    if first is None:
+        raise KeyError(heading)
+    level = page.sections[first].level
+    rest = page.sections[first + 1 :]
+    end = next((n for n, s in enumerate(rest) if s.level <= level), len(rest))
+    return replace(page, sections=page.sections[first : first + 1 + end])
 
 
 class RowError(ValueError):

@@ -78,7 +78,7 @@ class Bm25Retriever:
             self._fill(index)
         else:
             index = self._open(Path(index_dir))
-        index.config_reader(reload_policy="manual")
+        index.config_reader(reload_policy="manual")  # the index never changes: no thread has to watch its folder
         index.reload()
         self._searcher = index.searcher()
 

@@ -166,9 +166,9 @@ class DenseRetriever:
             return results
         prefix = self._settings.query_prefix
         texts = [f"{prefix}{queries[number]}" for number in asked]
-        vectors = embed_checked(self._embedder, texts, dimension=self._index.d)
+        vectors = embed_checked(self._embedder, texts, dimension=self._index.d)  # (asked, d) float32
         first = min(k + 1, len(self._corpus))
-        found = self._nearest(vectors, first)
+        found = self._nearest(vectors, first)  # one call for all queries: FAISS shares the work among them
         for row, number in enumerate(asked):
 
             def fetch(limit: int, row: int = row) -> Found:
@@ -179,7 +179,7 @@ class DenseRetriever:
 
     def _nearest(self, vectors: Vectors, limit: int) -> list[Found]:
         set_threads(self._settings.n_threads)  # OpenMP keeps it by thread, and this may be another one than loaded
-        scores, positions = self._index.search(vectors, limit)
+        scores, positions = self._index.search(vectors, limit)  # both (q, limit), positions padded with -1
         return [
             [(round(float(s), SCORE_DECIMALS), int(p)) for s, p in zip(*row, strict=True) if p >= 0]
             for row in zip(scores, positions, strict=True)

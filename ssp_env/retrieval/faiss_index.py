@@ -73,11 +73,7 @@ class IndexShape:
 
 
 def resolve_kind(kind: str, n: int) -> str:
-    """Return the kind of index for ``n`` passages; ``auto`` is ``flat`` below ``FLAT_BELOW`` and ``ivf-sq8`` above.
-
-    Raises:
-        ConfigError: If the kind is unknown.
-    """
+    """Return the kind of index for ``n`` passages; ``auto`` is ``flat`` below ``FLAT_BELOW`` and ``ivf-sq8`` above."""
     if kind == "auto":
         return "flat" if n < FLAT_BELOW else "ivf-sq8"
     if kind not in KINDS:
@@ -153,23 +149,19 @@ class Rescored:
 
     def search(self, vectors: Vectors, k: int) -> tuple[Vectors, Positions]:
         """Return scores and positions, shape ``(len(vectors), k)``, padded with -inf and -1."""
-        _, candidates = self._index.search(vectors, min(RESCORED * k, self.ntotal))
-        scores = np.full((len(vectors), k), -np.inf, np.float32)
-        positions = np.full((len(vectors), k), -1, np.int64)
+        _, candidates = self._index.search(vectors, min(RESCORED * k, self.ntotal))  # (q, 10 k) int64, padded with -1
+        scores = np.full((len(vectors), k), -np.inf, np.float32)  # (q, k)
+        positions = np.full((len(vectors), k), -1, np.int64)  # (q, k)
         for row, (query, found) in enumerate(zip(vectors, candidates, strict=True)):
-            found = np.sort(found[found >= 0])
-            exact = self._vectors[found].astype(np.float32) @ query
+            found = np.sort(found[found >= 0])  # (c,), in the order of the file: it is read from disk
+            exact = self._vectors[found].astype(np.float32) @ query  # (c, d) @ (d,) -> (c,)
             best = np.argsort(-exact, kind="stable")[:k]
             scores[row, : len(best)], positions[row, : len(best)] = exact[best], found[best]
         return scores, positions
 
 
 def load_faiss() -> ModuleType:
-    """Import FAISS; on macOS, keep its calls from this thread to one OpenMP thread.
-
-    Raises:
-        ImportError: If it is missing.
-    """
+    """Import FAISS; on macOS, keep its calls from this thread to one OpenMP thread."""
     is_macos = sys.platform == "darwin"
     if is_macos:
         os.environ.setdefault("KMP_DUPLICATE_LIB_OK", "TRUE")
@@ -184,11 +176,7 @@ def load_faiss() -> ModuleType:
 
 
 def set_threads(n_threads: int) -> None:
-    """Set the OpenMP threads of FAISS for calls from this thread, as OpenMP does; 0 leaves them as they are.
-
-    Raises:
-        ConfigError: If the number is negative, or more than one on macOS.
-    """
+    """Set the OpenMP threads of FAISS for calls from this thread, as OpenMP does; 0 leaves them as they are."""
     if n_threads < 0 or (n_threads > 1 and sys.platform == "darwin"):
         limit = "0 or 1 on macOS, where torch and FAISS crash together" if n_threads > 1 else "0 or more"
         raise ConfigError(f"expected n_threads of {limit}, got {n_threads!r}; change it")
@@ -204,7 +192,7 @@ def flat_index(batches: Iterable[Vectors]) -> VectorIndex | None:
     index: FaissIndex | None = None
     for batch in batches:
         index = faiss.IndexFlatIP(batch.shape[1]) if index is None else index
-        index.add(batch)
+        index.add(batch)  # (n, d) float32
     return index
 
 
@@ -255,11 +243,7 @@ def _map_lists(lists: DiskLists, path: Path) -> None:
 
 
 def require_gpu_kind(kind: str) -> None:
-    """Refuse kinds of index that FAISS would silently search on the CPU, and machines without a GPU.
-
-    Raises:
-        ConfigError: If the kind cannot be searched on a GPU, or there is no GPU that FAISS can use.
-    """
+    """Refuse kinds of index that FAISS would silently search on the CPU, and machines without a GPU."""
     if kind in ("hnsw-sq8", "ivf-pq"):
         why = "FAISS has no graphs on GPUs" if kind == "hnsw-sq8" else "its candidates are compared again on the CPU"
         raise ConfigError(
@@ -272,11 +256,7 @@ def require_gpu_kind(kind: str) -> None:
 
 
 def to_gpu(index: VectorIndex, *, n_bytes: int) -> VectorIndex:
-    """Copy an index to the first GPU.
-
-    Raises:
-        ConfigError: If it does not fit.
-    """
+    """Copy an index to the first GPU."""
     faiss = load_faiss()
     try:
         return cast(VectorIndex, faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, index))

@@ -130,13 +130,13 @@ class RerankRetriever:
             for query, results in zip(queries, found, strict=True)
             for result in results
         ]
-        scores = iter(self._scores(pairs))
+        scores = iter(self._scores(pairs))  # one call for the pairs of all queries
         return [_order([(next(scores), result) for result in results], k) for results in found]
 
     def _scores(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
         if not pairs:
             return []
-        scores = np.asarray(self._scorer.score(pairs))
+        scores = np.asarray(self._scorer.score(pairs))  # (pairs,) float32
         if scores.shape != (len(pairs),) or not np.isfinite(scores).all():
             got = f"shape {scores.shape}" if scores.shape != (len(pairs),) else "NaN or infinity"
             raise RetrievalError(f"expected {len(pairs)} finite scores, got {got}; check the model and its precision")

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
-from ssp_env.corpus import Page, PageStore
+from ssp_env.corpus.pages import PageStore, only_section
 from ssp_env.errors import SSPError
 from ssp_env.protocols import Corpus, Retriever
 from ssp_env.retrieval.wrappers import OVERHEAD, BlockedRetriever, Blocklist, LruCache
@@ -32,6 +32,7 @@ from ssp_env.serve.wire import (
     render_page,
     render_results,
 )
+from ssp_env.types import Page
 
 LOGGER = "ssp_env.serve"
 Group = tuple[int, bool]
@@ -193,7 +194,7 @@ class RetrievalHandler:
         if request.section is None:
             return render_page(page)
         try:
-            return render_page(page.section(request.section))
+            return render_page(only_section(page, request.section))
         except KeyError:
             headings = [section.heading for section in page.sections if section.heading]
             message = f"expected a section of {page.title!r}, got {request.section!r:.80}; choose one of {headings!r}"

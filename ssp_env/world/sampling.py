@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Final, TypeVar, overload
 import numpy as np
 
 from ssp_env.types import Answer, Task
-from ssp_env.world.language import Clause, Comparison, Description, Name, Noun, Question, Sought, render
+from ssp_env.world.language import Clause, Comparison, Description, Name, Noun, Question, render
 from ssp_env.world.names import display
 from ssp_env.world.oracle import answer_set, leaves, n_clauses, proofs
-from ssp_env.world.relations import ENTITY_SHARES, RELATIONS, VALUES
+from ssp_env.world.relations import ENTITY_SHARES, RELATIONS, VALUES, Sought
 
 if TYPE_CHECKING:
     from ssp_env.world.world import World

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ssp_env.corpus import Page, PageStore, Section, open_pages
+from ssp_env.corpus import Page, PageStore, Section, only_section, open_pages
 from ssp_env.errors import CorpusError
 from ssp_env.types import Passage
 
@@ -66,11 +66,11 @@ def test_page_comes_whole(store: PageStore) -> None:
 
 
 def test_section_comes_with_its_subsections(store: PageStore) -> None:
-    page = store.by_title("Oxley").section(" history ")
+    page = only_section(store.by_title("Oxley"), " history ")
     assert [section.heading for section in page.sections] == ["History", "Middle ages"]
-    assert [section.heading for section in store.by_title("Oxley").section("Sports").sections] == ["Sports"]
+    assert [section.heading for section in only_section(store.by_title("Oxley"), "Sports").sections] == ["Sports"]
     with pytest.raises(KeyError):
-        page.section("Sports")
+        only_section(page, "Sports")
 
 
 def test_page_is_found_by_id_and_by_passage(store: PageStore) -> None:

@@ -12,7 +12,6 @@ transformers, about twenty minutes on one idle core.
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ssp_env.errors import ConfigError, SSPError
+from ssp_env.storage import replacing
 from ssp_env.world import World, WorldConfig
 from training.tiny.examine import check_tasks, load_start, measure_start
 from training.tiny.traces import Mix, Trace, repeat_batch, world_traces
@@ -219,9 +219,8 @@ def save(
     settings = {key: value for key, value in asdict(config).items() if key != "output"}
     settings["start"] = config.start and config.start.as_posix()
     card = {"command": command(config), "config": settings, "mix": asdict(mix_of(config)), **figures}
-    partial = config.output / f"{CARD}.partial"
-    partial.write_text(json.dumps(card, indent=2) + "\n", encoding="utf-8")
-    os.replace(partial, config.output / CARD)
+    with replacing(config.output / CARD) as file:
+        file.write(json.dumps(card, indent=2).encode() + b"\n")
 
 
 def check(config: WarmStartConfig) -> None:

@@ -139,9 +139,6 @@ def render_templates(text: str) -> tuple[str, int]:
     """Return text, whose double braces are balanced, with its templates replaced, and how many left nothing.
 
     A template above ``MAX_PARSED`` characters leaves nothing.
-
-    Raises:
-        ImportError: If ``mwparserfromhell`` is missing.
     """
     with needs("mwparserfromhell", extra="ingest", use="wikitext"):
         import mwparserfromhell

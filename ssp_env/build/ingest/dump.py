@@ -44,11 +44,7 @@ _OPEN, _CLOSE, _FOOT = b"<page>", b"</page>", b"</mediawiki>"
 
 
 def plan(path: Path) -> Iterator[Chunk]:
-    """Yield the chunks of a dump.
-
-    Raises:
-        CorpusError: If it is no dump, is cut off, or its compressed data is broken.
-    """
+    """Yield the chunks of a dump."""
     starts = _small_streams(path) if head(path).startswith(b"BZh") else []
     if starts:
         yield from _plan_ranges(path, starts)
@@ -57,11 +53,7 @@ def plan(path: Path) -> Iterator[Chunk]:
 
 
 def read(chunk: Chunk) -> Iterator[Item]:
-    """Yield the pages, redirects and skips of a chunk.
-
-    Raises:
-        CorpusError: If compressed data is broken or the dump ends inside a page.
-    """
+    """Yield the pages, redirects and skips of a chunk."""
     data = _range_bytes(chunk) if chunk.data is None else chunk.data
     for element in _elements(data):
         if isinstance(element, Skip):

@@ -37,14 +37,10 @@ class Merged:
 
 
 def merge_shards(shards: Path, sources: Sequence[str], *, into: Path, on_clash: OnClash) -> Merged:
-    """Write ``passages.jsonl``, ``pages.jsonl`` and ``redirects.jsonl``; ``sources`` names the source of each shard.
-
-    Raises:
-        CorpusError: If two different pages, passages or redirects share an id and ``on_clash`` is refuse.
-    """
+    """Write ``passages.jsonl``, ``pages.jsonl`` and ``redirects.jsonl``; ``sources`` names the source of each shard."""
     merged = Merged()
     lengths = [shard_file(shards, n, "index").stat().st_size // INDEX_ROW.itemsize for n in range(len(sources))]
-    starts = np.cumsum([0, *lengths])
+    starts = np.cumsum([0, *lengths])  # (shards + 1,): where the rows of each shard begin
     kept = _kept(_Rows(shards, sources, starts), on_clash=on_clash, dropped=merged.dropped)
     with ExitStack() as stack:
         outputs = [stack.enter_context(open(into / f"{part}.jsonl", "wb")) for part in OUTPUTS]
@@ -143,11 +139,7 @@ def _copy(file: Path, output: IO[bytes], sizes: npt.NDArray[np.uint32], kept: Ma
 
 
 def report(sources: Sequence[Source], shards: Path, origins: Sequence[int], *, merged: Merged) -> dict[str, object]:
-    """Return counts, what was skipped with examples, and what was removed.
-
-    Raises:
-        CorpusError: If a source gave nothing, or a shard is damaged.
-    """
+    """Return counts, what was skipped with examples, and what was removed."""
     removed: Counter[str] = Counter()
     n_skipped: Counter[str] = Counter()
     examples: dict[str, list[str]] = {}

@@ -111,7 +111,11 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """How a kind of source is recognised in words, cut in the main process, and read in a worker."""
+    """How a kind of source is recognised in words, cut in the main process, and read in a worker.
+
+    ``plan`` and ``read`` raise ``CorpusError`` where the source is not what it should be, is broken or cut off, and
+    ``ImportError`` where a package is missing. A record that cannot be used is a ``Skip``.
+    """
 
     describes: str
     plan: Callable[[Path], Iterator[Chunk]]
@@ -144,12 +148,7 @@ def head(path: Path, n_bytes: int = 4) -> bytes:
 
 
 def blocks(path: Path) -> Iterator[tuple[bytes, int]]:
-    """Yield pieces of the unpacked content, each with the position reached in the file on disk.
-
-    Raises:
-        CorpusError: If the file cannot be read, or its compressed data is broken or cut off.
-        ImportError: If it is a zstd file and ``zstandard`` is missing.
-    """
+    """Yield pieces of the unpacked content, each with the position reached in the file on disk."""
     magic = head(path)
     packing = next((name for start, name in PACKINGS.items() if magic.startswith(start)), "plain")
     n_unpacked = 0

@@ -63,12 +63,7 @@ def read_folder(chunk: Chunk) -> Iterator[Item]:
 
 
 def plan_parquet(path: Path) -> Iterator[Chunk]:
-    """Yield a chunk for each row group.
-
-    Raises:
-        CorpusError: If the file is broken or lacks a column.
-        ImportError: If ``pyarrow`` is missing.
-    """
+    """Yield a chunk for each row group."""
     with _opened(path) as file:
         missing = [name for name in COLUMNS if name not in file.schema_arrow.names]
         if missing:

@@ -40,6 +40,11 @@ class _Unusable(ValueError):
     """Why a row is skipped."""
 
 
+def _require(is_usable: bool, why_not: str) -> None:
+    if not is_usable:
+        raise _Unusable(why_not)
+
+
 def read_passages(chunk: Chunk) -> Iterator[Item]:
     """Yield pages made of rows ``{id, contents}`` or ``{id, title, text}`` that follow each other under one title."""
     return _grouped(chunk, _json_fields)
@@ -70,11 +75,7 @@ def read_kilt(chunk: Chunk) -> Iterator[Item]:
 
 
 def sniff_row(path: Path, line: bytes) -> str:
-    """Return the name of the format of a JSON row.
-
-    Raises:
-        CorpusError: If the row has the columns of no known format.
-    """
+    """Return the name of the format of a JSON row."""
     try:
         row = _object(line)
     except _Unusable as error:
@@ -163,18 +164,15 @@ def _tsv_fields(line: bytes) -> Fields:
         cells = next(csv.reader([_text(line)], delimiter="\t"), [])
     except csv.Error as error:
         raise _Unusable("row is not tab-separated text") from error
-    if len(cells) != len(TSV_HEADER):
-        raise _Unusable("row has the wrong number of columns")
-    if tuple(cells) == TSV_HEADER:
-        raise _Unusable(_HEADER)
+    _require(len(cells) == len(TSV_HEADER), "row has the wrong number of columns")
+    _require(tuple(cells) != TSV_HEADER, _HEADER)
     return _checked(cells[0], cells[2], cells[1])
 
 
 def _checked(row_id: object, title: str, text: str) -> Fields:
     if not isinstance(row_id, str) or not row_id.strip():
         raise _Unusable("row without an id")
-    if not text.strip():
-        raise _Unusable("row with empty text")
+    _require(bool(text.strip()), "row with empty text")
     try:
         f"{row_id}{title}{text}".encode()
     except UnicodeEncodeError as error:
@@ -183,8 +181,7 @@ def _checked(row_id: object, title: str, text: str) -> Fields:
 
 
 def _text(line: bytes) -> str:
-    if line == OVERLONG or len(line) > MAX_LINE_BYTES:
-        raise _Unusable(f"line longer than {MAX_LINE_BYTES >> 20} MiB")
+    _require(line != OVERLONG and len(line) <= MAX_LINE_BYTES, f"line longer than {MAX_LINE_BYTES >> 20} MiB")
     try:
         return line.removeprefix(b"\xef\xbb\xbf").decode("utf-8")
     except UnicodeDecodeError as error:
@@ -192,10 +189,9 @@ def _text(line: bytes) -> str:
 
 
 def _object(line: bytes) -> dict[str, object]:
+    text = _text(line)
     try:
-        row = json.loads(_text(line))
-    except _Unusable:
-        raise
+        row = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise _Unusable("row is not valid JSON") from error
     if not isinstance(row, dict):
@@ -218,8 +214,7 @@ def _kilt_page(row: dict[str, object]) -> Page:
     page_id = str(row.get("wikipedia_id") or row.get("_id") or title)
     sections = _kilt_sections(title, [p.strip() for p in paragraphs])
     _checked(page_id, title, "".join(section.text for section in sections))
-    if not title:
-        raise _Unusable("row without a title")
+    _require(bool(title), "row without a title")
     return Page(page_id, title, sections, _kilt_links(row))
 
 

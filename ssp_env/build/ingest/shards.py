@@ -78,11 +78,7 @@ def shard_facts(folder: Path, number: int) -> dict[str, object] | None:
 
 
 def write_shard(job: Job) -> None:
-    """Read the chunk of a job and write its shard.
-
-    Raises:
-        CorpusError: If the source is broken there.
-    """
+    """Read the chunk of a job and write its shard."""
     made = _Shard(job.n_words)
     for item in job.read(job.chunk):
         if isinstance(item, Page):

@@ -31,12 +31,7 @@ _VOID = frozenset(
 
 
 def plan(path: Path) -> Iterator[Chunk]:
-    """Yield ranges of entries; in archives of the present layout those of the content come first.
-
-    Raises:
-        CorpusError: If the archive is broken.
-        ImportError: If ``libzim`` is missing.
-    """
+    """Yield ranges of entries; in archives of the present layout those of the content come first."""
     archive = _opened(path)
     n_entries = archive.entry_count if archive.has_new_namespace_scheme else archive.all_entry_count
     size = path.stat().st_size
