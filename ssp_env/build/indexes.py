@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Protocol, cast
+from typing import cast
 
 import numpy as np
 
@@ -46,21 +46,8 @@ BLOCK_VECTORS = 1_000_000
 _EF_CONSTRUCTION = 80
 
 
-class Encode(Protocol):
-    """Makes the shards that are missing and returns all, as ``encode_shards`` does."""
-
-    def __call__(
-        self,
-        corpus: Corpus,
-        load: Callable[[], Embedder],
-        spec: VectorSpec,
-        *,
-        folder: Path,
-        rebuild: bool = False,
-        say: Say = ...,
-    ) -> VectorShards:
-        """Encode; see ``encode_shards``."""
-        ...
+Encode = Callable[..., VectorShards]
+"""Takes the arguments of ``encode_shards`` and returns what it returns."""
 
 
 @dataclass(frozen=True, slots=True)

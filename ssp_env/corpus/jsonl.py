@@ -7,7 +7,8 @@ the files: they are refused when stale.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -54,9 +55,9 @@ class JsonlCorpus:
         self._table = LineTable("passages", self._sources, index_dir=self._given_dir, scan=_scan)
         self.n_duplicates = int(str(self._table.facts["n_duplicates"]))
 
-    def __reduce__(self) -> tuple[Callable[..., JsonlCorpus], tuple[list[Path], Path | None]]:
+    def __reduce__(self) -> tuple[partial[JsonlCorpus], tuple[list[Path]]]:
         """Pickle the paths only; unpickling opens the files again."""
-        return (_reopen, (self._sources, self._given_dir))
+        return partial(JsonlCorpus, index_dir=self._given_dir), (self._sources,)
 
     @property
     def fingerprint(self) -> str:
@@ -79,10 +80,6 @@ class JsonlCorpus:
             if (passage := self.at(position)).id == passage_id:
                 return passage
         raise KeyError(passage_id)
-
-
-def _reopen(sources: list[Path], index_dir: Path | None) -> JsonlCorpus:
-    return JsonlCorpus(sources, index_dir=index_dir)
 
 
 def _scan(scan: Scan) -> dict[str, object]:

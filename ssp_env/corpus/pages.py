@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -109,7 +108,7 @@ def open_pages(path: Path, *, redirects: Path | None = None, index_dir: Path | N
     """Open a file of pages; the first opening reads and checks every row.
 
     Args:
-        path: The pages, plain JSON Lines.
+        path: The pages, JSON Lines (plain, ``.gz`` or ``.zst``).
         redirects: Other titles that lead to them.
         index_dir: Folder for the table; default: ``<path>.ssp-index``.
 
@@ -131,9 +130,9 @@ class PageStore:
         files = [file for file in (self._path, self._redirects) if file is not None]
         self._table = LineTable("pages", files, index_dir=self._given_dir, scan=_scan)
 
-    def __reduce__(self) -> tuple[Callable[..., PageStore], tuple[Path, Path | None, Path | None]]:
+    def __reduce__(self) -> tuple[partial[PageStore], tuple[Path]]:
         """Pickle the paths only; unpickling opens the files again."""
-        return (_reopen, (self._path, self._redirects, self._given_dir))
+        return partial(PageStore, redirects=self._redirects, index_dir=self._given_dir), (self._path,)
 
     def __len__(self) -> int:
         """Return the number of pages."""
@@ -184,10 +183,6 @@ class PageStore:
         if pages:
             return next((page for page in pages if page.title == title), pages[0])
         return next((target for source, target in targets if source == title), targets[0][1] if targets else None)
-
-
-def _reopen(path: Path, redirects: Path | None, index_dir: Path | None) -> PageStore:
-    return PageStore(path, redirects=redirects, index_dir=index_dir)
 
 
 def _scan(scan: Scan) -> dict[str, object]:

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from importlib.util import find_spec
 from pathlib import Path
@@ -130,7 +131,9 @@ class SentenceTransformerEmbedder:
                 self._model = SentenceTransformer(modules=[self._model[0], pool], device=on)
         require_vocabulary(self._model, facts.folder)
         self._batch_size = batch_size
-        self._arguments = (facts.folder.absolute(), device, batch_size, pooling)
+        self._again = partial(
+            type(self), facts.folder.absolute(), device=device, batch_size=batch_size, pooling=pooling
+        )
         self.identity = facts.identity
         if (got := self.embed([""]).shape[1]) != facts.dimension:
             where = f"the configuration of {facts.folder}"
@@ -138,7 +141,7 @@ class SentenceTransformerEmbedder:
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle the path only; unpickling loads the model again."""
-        return (_load, self._arguments)
+        return self._again, ()
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return unit-length vectors, float32, shape ``(len(texts), d)``."""
@@ -204,10 +207,6 @@ def embed_passages(embedder: Embedder, corpus: Corpus, positions: range, *, pref
         chunk = range(start, min(start + CHUNK_PASSAGES, positions.stop))
         yield embed_checked(embedder, [passage_text(corpus.at(position), prefix) for position in chunk])
         _LOG.info("embedded %d of %d passages", chunk.stop, positions.stop)
-
-
-def _load(folder: Path, device: str, batch_size: int, pooling: str) -> SentenceTransformerEmbedder:
-    return SentenceTransformerEmbedder(folder, device=device, batch_size=batch_size, pooling=pooling)
 
 
 def _own_pooling(folder: Path) -> str:

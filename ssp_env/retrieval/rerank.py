@@ -7,8 +7,9 @@ find within ``depth`` cannot be found. Fusing the new order with the old one is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -83,11 +84,11 @@ class CrossEncoderScorer:
         if self._model.num_labels != 1:
             raise ConfigError(f"expected a model with one output, got {self._model.num_labels}; pass a reranker")
         self._batch_size = batch_size
-        self._arguments = (folder.absolute(), device, batch_size)
+        self._again = partial(CrossEncoderScorer, folder.absolute(), device=device, batch_size=batch_size)
 
-    def __reduce__(self) -> tuple[Callable[[Path, str, int], CrossEncoderScorer], tuple[Path, str, int]]:
+    def __reduce__(self) -> tuple[partial[CrossEncoderScorer], tuple[()]]:
         """Pickle the path only; unpickling loads the model again."""
-        return (_load_scorer, self._arguments)
+        return self._again, ()
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> Scores:
         """Return the model's output for each pair, without a sigmoid, which would make the best and the worst equal."""
@@ -146,7 +147,3 @@ class RerankRetriever:
 def _order(scored: list[tuple[float, SearchResult]], k: int) -> list[SearchResult]:
     best = sorted(scored, key=lambda entry: (-entry[0], entry[1].passage.id))[:k]
     return [SearchResult(result.passage, score, rank) for rank, (score, result) in enumerate(best)]
-
-
-def _load_scorer(folder: Path, device: str, batch_size: int) -> CrossEncoderScorer:
-    return CrossEncoderScorer(folder, device=device, batch_size=batch_size)

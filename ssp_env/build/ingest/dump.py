@@ -160,14 +160,11 @@ def _unpack(handle: IO[bytes], path: Path, span: tuple[int, int]) -> bytes:
         stream = bz2.BZ2Decompressor()
         try:
             parts.append(stream.decompress(packed))
-        except OSError as error:
-            raise CorpusError(
-                f"expected whole bzip2 data, got {error} after byte {span[0]} of {path}; get it anew"
-            ) from error
-        if not stream.eof:
-            raise CorpusError(
-                f"expected whole bzip2 data, got an early end after byte {span[0]} of {path}; get it anew"
-            )
+            if not stream.eof:
+                raise EOFError("an early end")
+        except (OSError, EOFError) as error:
+            where = f"after byte {span[0]} of {path}"
+            raise CorpusError(f"expected whole bzip2 data, got {error} {where}; get it anew") from error
         packed = stream.unused_data
     return b"".join(parts)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -45,35 +46,6 @@ def _require(is_usable: bool, why_not: str) -> None:
         raise _Unusable(why_not)
 
 
-def read_passages(chunk: Chunk) -> Iterator[Item]:
-    """Yield pages made of rows ``{id, contents}`` or ``{id, title, text}`` that follow each other under one title."""
-    return _grouped(chunk, _json_fields)
-
-
-def read_tsv(chunk: Chunk) -> Iterator[Item]:
-    """Yield pages made of DPR's tab-separated rows (id, text, title; quotes doubled) under one title."""
-    return _grouped(chunk, _tsv_fields)
-
-
-def read_pages(chunk: Chunk) -> Iterator[Item]:
-    """Yield a page for each row ``{id, title, text}``, where paragraphs are separated by empty lines."""
-    for number, line in _lines(chunk):
-        try:
-            page_id, title, text = _json_fields(line)
-            yield text_page(page_id, title, text)
-        except _Unusable as error:
-            yield Skip(str(error), number, _short(line))
-
-
-def read_kilt(chunk: Chunk) -> Iterator[Item]:
-    """Yield a page for each KILT row; without an id the title is the id."""
-    for number, line in _lines(chunk):
-        try:
-            yield _kilt_page(_object(line))
-        except _Unusable as error:
-            yield Skip(str(error), number, _short(line))
-
-
 def sniff_row(path: Path, line: bytes) -> str:
     """Return the name of the format of a JSON row."""
     try:
@@ -91,10 +63,6 @@ def sniff_row(path: Path, line: bytes) -> str:
         return JSON_PASSAGES
     wanted = "'id' with 'contents' or with 'title' and 'text'; or KILT's 'wikipedia_title' and 'text'"
     raise CorpusError(f"{path}:1: expected the columns {wanted}, got {sorted(keys)!r}; rename them")
-
-
-def _plan_json(path: Path) -> Iterator[Chunk]:
-    return lines(path, _same_group(_json_fields))
 
 
 def _plan_tsv(path: Path) -> Iterator[Chunk]:
@@ -117,6 +85,7 @@ def _same_group(fields: Callable[[bytes], Fields]) -> Callable[[bytes, bytes], b
 
 
 def _grouped(chunk: Chunk, fields: Callable[[bytes], Fields]) -> Iterator[Item]:
+    """Yield pages made of the rows that follow each other under one title."""
     title, rows = "", list[Row]()
     for number, line in _lines(chunk):
         try:
@@ -132,6 +101,15 @@ def _grouped(chunk: Chunk, fields: Callable[[bytes], Fields]) -> Iterator[Item]:
         rows.append(Row(row_id, text))
     if rows:
         yield _page_of(title, rows)
+
+
+def _each(chunk: Chunk, page_of: Callable[[bytes], Page]) -> Iterator[Item]:
+    """Yield a page a row."""
+    for number, line in _lines(chunk):
+        try:
+            yield page_of(line)
+        except _Unusable as error:
+            yield Skip(str(error), number, _short(line))
 
 
 def _page_of(title: str, rows: list[Row]) -> Page:
@@ -206,7 +184,13 @@ def _string(row: dict[str, object], name: str) -> str:
     return value
 
 
-def _kilt_page(row: dict[str, object]) -> Page:
+def _whole_page(line: bytes) -> Page:
+    return text_page(*_json_fields(line))
+
+
+def _kilt_page(line: bytes) -> Page:
+    """Return the page of a row; without an id the title is the id."""
+    row = _object(line)
     title = _string(row, "wikipedia_title" if "wikipedia_title" in row else "title").strip()
     paragraphs = row.get("text" if "wikipedia_title" in row else "paragraphs")
     if not isinstance(paragraphs, list) or not all(isinstance(p, str) for p in paragraphs):
@@ -247,7 +231,15 @@ def _short(line: bytes) -> str:
     return text if len(line) <= 60 else f"{text}…"
 
 
-PASSAGES = Format("JSON Lines of passages: {id, contents} or {id, title, text}", _plan_json, read_passages)
-PAGES = Format("JSON Lines of whole pages: {id, url, title, text}", lines, read_pages)
-KILT = Format("KILT pages: {wikipedia_title, text: [...]} or {title, paragraphs: [...]}", lines, read_kilt)
-TSV = Format("DPR tab-separated passages: id, text, title", _plan_tsv, read_tsv)
+PASSAGES = Format(
+    "JSON Lines of passages: {id, contents} or {id, title, text}",
+    partial(lines, same_group=_same_group(_json_fields)),
+    partial(_grouped, fields=_json_fields),
+)
+PAGES = Format("JSON Lines of whole pages: {id, url, title, text}", lines, partial(_each, page_of=_whole_page))
+KILT = Format(
+    "KILT pages: {wikipedia_title, text: [...]} or {title, paragraphs: [...]}",
+    lines,
+    partial(_each, page_of=_kilt_page),
+)
+TSV = Format("DPR tab-separated passages: id, text, title", _plan_tsv, partial(_grouped, fields=_tsv_fields))
