@@ -14,8 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from ssp_env.errors import JudgeError
-from ssp_env.game.episode import Episode, advance
-from ssp_env.game.game import Game
+from ssp_env.game.game import Episode, Game, advance
 from ssp_env.game.scoring import score_solves
 from ssp_env.types import (
     Answer,

@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from ssp_env.errors import AgentError
-from ssp_env.game.episode import Episode, advance
+from ssp_env.game.game import Episode, advance
 from ssp_env.protocols import Agent, check_completions
 from ssp_env.types import Completion, Sampling, Trajectory
 
