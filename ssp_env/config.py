@@ -15,8 +15,9 @@ from typing import TypedDict, TypeVar, cast
 
 from ssp_env.errors import ConfigError
 from ssp_env.game.judges import JUDGES
+from ssp_env.game.prompts import KNOWN_TOOL, PROMPT_SETS, check_tools
 from ssp_env.game.readers import READERS
-from ssp_env.game.roles import KNOWN_TOOL, PROMPT_SETS, ROLES, check_tools
+from ssp_env.game.roles import ROLES
 from ssp_env.game.rules import PRESETS, GameRules, rules
 from ssp_env.game.tools import TOOLS
 from ssp_env.protocols import AgentOf, Judge, Reader
@@ -42,7 +43,7 @@ class GameConfig(TypedDict, total=False):
         index_dir: Folder for indexes; default: beside the corpus.
         tools: Names of the tools that proposer and solver may call; ``"search"`` is one of them.
         rules: A preset, or ``{"preset": ..., rule: ...}``; default ``"world"`` over a world and ``"paper"`` elsewhere.
-        prompt_set: ``"paper"``, ``"worked"`` or ``"compact"``; see ``ssp_env.game.roles``.
+        prompt_set: ``"paper"``, ``"worked"`` or ``"compact"``; see ``ssp_env.game.prompts``.
         judge: ``"exact"``, ``{"name": "exact", "mode": ...}`` or ``{"name": "model", "agent": agent}``.
         reader: Who checks that a question can be answered: ``"oracle"`` (only over a world, the default there),
             ``{"name": "oracle", "error": 0.2}`` (which guesses in that share of cases), ``"policy"`` (the playing agent

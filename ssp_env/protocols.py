@@ -131,7 +131,7 @@ class Tool(Protocol):
     def schema(self) -> dict[str, object]:
         """The JSON schema of the call in the chat function-calling format: a description and one text parameter.
 
-        Prompts describe the tool with it; see ``ssp_env.game.roles``.
+        Prompts describe the tool with it; see ``ssp_env.game.prompts``.
         """
         ...
 

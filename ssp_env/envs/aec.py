@@ -25,7 +25,7 @@ from ssp_env.envs.base import (
     opening,
 )
 from ssp_env.envs.info import describe, transcript
-from ssp_env.envs.selfplay import SelfPlayScenario, playable
+from ssp_env.envs.settle import SelfPlayScenario, playable
 from ssp_env.envs.state import State, step
 from ssp_env.registry import GameConfig, build_game
 from ssp_env.spaces import FreeText

@@ -13,9 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ssp_env.errors import JudgeError
 from ssp_env.game.game import Episode, Game, advance
-from ssp_env.game.scoring import score_solves
 from ssp_env.types import (
     Answer,
     Completion,
@@ -131,22 +129,6 @@ def step(scenario: Scenario, states: Sequence[State], texts: Sequence[str]) -> l
 def prompt_text(episode: Episode) -> str:
     """Return the opening messages of an episode as one text."""
     return "\n\n".join(message["content"] for message in episode.conversation.prompt)
-
-
-def judge_solves(states: Sequence[State]) -> list[State]:
-    """Return the states with their ended solver episode judged and paid.
-
-    Raises:
-        JudgeError: If the judge gave no verdict on one of them.
-    """
-    scored = score_solves([(state.game, state.episode.record()) for state in states])
-    judged = []
-    for state, (solve, verdict) in zip(states, scored, strict=True):
-        if solve.reward is None:
-            raise JudgeError(f"expected a verdict, got none ({verdict.method}: {solve.error}); repeat the step")
-        ended, verdicts = (*state.ended, solve), (*state.verdicts, verdict)
-        judged.append(replace(state, reward=solve.reward, ended=ended, verdicts=verdicts))
-    return judged
 
 
 def _moved(state: State, episode: Episode) -> State:

@@ -6,7 +6,7 @@ one game and live in this process; there is nothing to copy, and text of any len
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any, TypeGuard
@@ -216,6 +216,25 @@ class TextVectorEnv(VectorEnv[Texts, Sequence[str], npt.NDArray[Any]]):
             {name: value[i] if isinstance(value, list) else value for name, value in given.items()}
             for i in range(self.num_envs)
         ]
+
+
+def make_text_vector(
+    parts: Callable[..., tuple[Scenario, Game]],
+    num_envs: int = 1,
+    *,
+    render_mode: str | None = None,
+    autoreset_mode: str | AutoresetMode = "NextStep",
+    max_episode_steps: int | None = None,
+    **config: Any,
+) -> TextVectorEnv:
+    """Return the vector environment of the parts that a configuration describes, for ``gymnasium.make_vec``."""
+    return TextVectorEnv(
+        *parts(**config),
+        num_envs=num_envs,
+        render_mode=render_mode,
+        autoreset_mode=autoreset_mode,
+        max_episode_steps=max_episode_steps,
+    )
 
 
 def _is_whole(value: object) -> TypeGuard[int | np.integer]:

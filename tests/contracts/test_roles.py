@@ -9,7 +9,8 @@ from hashlib import blake2b
 import pytest
 
 from ssp_env.errors import ConfigError
-from ssp_env.game.roles import MAX_PASSAGE_CHARS, PROMPT_SETS, ROLES
+from ssp_env.game.prompts import PROMPT_SETS
+from ssp_env.game.roles import MAX_PASSAGE_CHARS, ROLES
 from ssp_env.game.tools import SearchTool
 from ssp_env.types import Answer, Item, Message, Passage, ReadingCase, Task
 from tests.fakes import FakeRetriever, NoteTool

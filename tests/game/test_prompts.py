@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ssp_env.errors import ConfigError
-from ssp_env.game.roles import ROLES, fill
+from ssp_env.game.prompts import fill
+from ssp_env.game.roles import ROLES
 from ssp_env.tags import parse_action
 from ssp_env.types import Answer, Invalid, Passage, ReadingCase, Task
 from tests.fakes import NoteTool

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ssp_env.game.roles import fill
+from ssp_env.game.prompts import fill
 from ssp_env.tags import RESERVED_TAGS, explain_invalid
 from ssp_env.types import Completion, Final, Invalid, Sampling, Turn
 from ssp_env.world import KINDS, World, WorldConfig

@@ -14,7 +14,7 @@ from typing import Literal
 
 from ssp_env.errors import AgentError
 from ssp_env.game.judges.exact import ExactJudge, ExactMode
-from ssp_env.game.roles import fill
+from ssp_env.game.prompts import fill
 from ssp_env.protocols import Agent, AgentOf, check_completions
 from ssp_env.types import Conversation, JudgeCase, Message, Sampling, Verdict
 
