@@ -2,8 +2,8 @@
 
 Needs the optional package ``pettingzoo``. The agents are ``proposer_0``, ``reader_0`` (with ``reader="policy"``) and
 ``solver_0 .. solver_{n-1}``; they act in this order, each until its part is over. A solver is paid when its answer is
-judged, proposer and reader when the round is over. PettingZoo's ``api_test`` cannot be used: it needs array
-observations.
+judged, proposer and reader when the round is over. PettingZoo's ``api_test`` reads ``observation.dtype``, which text
+has not; but for that it passes.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from ssp_env.envs.base import (
     chosen,
     observation_space,
     opening,
+    read_options,
 )
 from ssp_env.envs.info import describe, transcript
 from ssp_env.envs.settle import SelfPlayScenario, playable
@@ -37,7 +38,7 @@ except ImportError as error:
 
 
 class SearchSelfPlayAEC(AECEnv[str, str, str | None]):  # type: ignore[misc]
-    """A round of search self-state in PettingZoo's agent-environment cycle.
+    """A round of search self-play in PettingZoo's agent-environment cycle.
 
     Options of ``reset``, rules and rewards are those of ``SearchSelfPlay-v0``. An agent sees its own prompt and
     replies, and "" while another one acts.
@@ -69,10 +70,13 @@ class SearchSelfPlayAEC(AECEnv[str, str, str | None]):  # type: ignore[misc]
     def reset(self, seed: int | None = None, options: Mapping[str, object] | None = None) -> None:
         """Start a round; a seed makes it and all following ones reproducible.
 
+        The option ``answer`` chooses the answer. Others are ignored, as PettingZoo wants it.
+
         Raises:
-            ConfigError: If an option is unknown or its item cannot be used.
+            ConfigError: If the options are no mapping, or the answer cannot be used.
         """
-        item = chosen(self._scenario, self.game, options)
+        answer = {name: value for name, value in read_options(options).items() if name == "answer"}
+        item = chosen(self._scenario, self.game, answer)
         self._rng = self._rng if seed is None else np_random(seed)[0]
         self._state = opening(self._scenario, self.game, rng=self._rng, item=item)
         self.agents = list(self.possible_agents)

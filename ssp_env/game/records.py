@@ -107,7 +107,8 @@ def _read_record(line: str, place: str) -> dict[str, object]:
         record = json.loads(line)
         schema = record["schema"]
     except (ValueError, KeyError, TypeError) as error:
-        raise RunError(f"{place}: expected a record as JSON, got {line!r:.80} ({error!r}); delete the line") from error
+        got = f"{line.strip()!r:.80}; delete the line"
+        raise RunError(f"{place}: expected a record as a JSON object with its schema, got {got}") from error
     if type(schema) is not int or not 1 <= schema <= SCHEMA:
         raise RunError(
             f"{place}: expected schema 1 to {SCHEMA}, got {schema!r}; read it with the version that wrote it"
