@@ -71,9 +71,6 @@ class SearchSelfPlayAEC(AECEnv[str, str, str | None]):  # type: ignore[misc]
         """Start a round; a seed makes it and all following ones reproducible.
 
         The option ``answer`` chooses the answer. Others are ignored, as PettingZoo wants it.
-
-        Raises:
-            ConfigError: If the options are no mapping, or the answer cannot be used.
         """
         answer = {name: value for name, value in read_options(options).items() if name == "answer"}
         item = chosen(self._scenario, self.game, answer)
@@ -88,22 +85,12 @@ class SearchSelfPlayAEC(AECEnv[str, str, str | None]):  # type: ignore[misc]
         self._select()
 
     def observe(self, agent: str) -> str:
-        """Return what an agent sees: the prompt or reply if it acts next, else "".
-
-        Raises:
-            ResetNeeded: Before the first reset.
-        """
+        """Return what an agent sees: the prompt or reply if it acts next, else ""."""
         state = self._current()
         return state.observation if agent == self.agent_selection else ""
 
     def step(self, action: str | None) -> None:
-        """Take one completion of the acting agent; None removes an agent whose round is over.
-
-        Raises:
-            ResetNeeded: Before the first reset.
-            TypeError: If the action is not a string.
-            SSPError: If something on our side failed; nothing has happened and the same step may be repeated.
-        """
+        """Take one completion of the acting agent, as ``TextEnv.step`` does; None removes one whose round is over."""
         state, agent = self._current(), self.agent_selection
         if self.terminations.get(agent) or self.truncations.get(agent):
             self._was_dead_step(action)

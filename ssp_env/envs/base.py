@@ -97,12 +97,7 @@ class TextEnv(gymnasium.Env[str, str]):
 
 
 def check_step(state: State, action: object) -> None:
-    """Refuse a step that makes no sense.
-
-    Raises:
-        ResetNeeded: If the episode is over.
-        TypeError: If the action is not a string.
-    """
+    """Refuse a step that makes no sense."""
     if state.over:
         raise ResetNeeded("expected a running episode, got one that is over; call reset first")
     if not isinstance(action, str):
@@ -128,11 +123,7 @@ def read_options(options: Mapping[str, object] | None) -> Mapping[str, object]:
 
 
 def chosen(scenario: Scenario, game: Game, options: Mapping[str, object] | None) -> Answer | Task | None:
-    """Return the item that reset options choose, None where it is to be drawn; no generator is touched.
-
-    Raises:
-        ConfigError: If the options are no mapping, one is unknown, its item cannot be used, or there is none to draw.
-    """
+    """Return the item that reset options choose, None where it is to be drawn; no generator is touched."""
     kind, convert = (Task, task_from_row) if scenario.role == "solver" else (Answer, answer_from_row)
     name = kind.__name__.lower()
     given = read_options(options)

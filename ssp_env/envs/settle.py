@@ -54,11 +54,7 @@ def accept(state: State, validation: Validation) -> State:
 
 
 def judge_solves(states: Sequence[State]) -> list[State]:
-    """Return the states with their ended solver episode judged and paid.
-
-    Raises:
-        JudgeError: If the judge gave no verdict on one of them.
-    """
+    """Return the states with their ended solver episode judged and paid."""
     scored = scoring.score_solves([(state.game, state.episode.record()) for state in states])
     judged = []
     for state, (solve, verdict) in zip(states, scored, strict=True):

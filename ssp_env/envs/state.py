@@ -112,11 +112,7 @@ def start(scenario: Scenario, game: Game, item: Answer | Task, *, key: int) -> S
 
 
 def step(scenario: Scenario, states: Sequence[State], texts: Sequence[str]) -> list[State]:
-    """Return the states after one completion each; all searches are answered by one retrieval call.
-
-    Raises:
-        SSPError: If something on our side failed; the given states are still good.
-    """
+    """Return the states after one completion each; all searches are answered by one retrieval call."""
     episodes = [copy(state.episode) for state in states]
     advance(episodes, [Completion(_well_formed(text)) for text in texts])
     moved = [_moved(state, episode) for state, episode in zip(states, episodes, strict=True)]

@@ -107,8 +107,7 @@ class TextVectorEnv(VectorEnv[Texts, Sequence[str], npt.NDArray[Any]]):
 
         Raises:
             ValueError: If seeds are no whole numbers, or if not ``num_envs`` seeds, options or flags are given.
-            ConfigError: If the options are no mapping, one is unknown, its item cannot be used, or there is nothing to
-                draw from when an ended episode is to be reset.
+            ConfigError: As ``TextEnv.reset``, and if nothing can be drawn when an ended episode is to be reset.
         """
         given = dict(read_options(options))
         members = np.flatnonzero(self._mask(given.pop("reset_mask", None))).tolist()
@@ -126,10 +125,7 @@ class TextVectorEnv(VectorEnv[Texts, Sequence[str], npt.NDArray[Any]]):
             Texts, rewards (float64), terminations and truncations (bool), each of shape ``(num_envs,)``, and infos.
 
         Raises:
-            ResetNeeded: If an episode is over and the mode is ``"Disabled"``.
-            TypeError: If an action is not a string.
-            ValueError: If the actions are no sequence, or their number is not ``num_envs``.
-            SSPError: If something on our side failed; nothing has happened and the same step may be repeated.
+            ValueError: If the actions are no sequence, or their number is not ``num_envs``. Else as ``TextEnv.step``.
         """
         states = self.states
         if not _is_list(actions) or len(actions) != self.num_envs:

@@ -78,11 +78,7 @@ class Check:
 
 
 def probe_checks(proposals: Sequence[Proposal]) -> list[list[Check] | Validation]:
-    """Return the checks that the rules want of proposals that passed the gate; ``failed`` if the search for rivals did.
-
-    Raises:
-        ConfigError: If a game has no retriever and its rules ask for other answers.
-    """
+    """Return the checks that the rules want of what passed the gate; ``failed`` if the search for rivals did."""
     return [
         Validation("failed", error=f"retriever: {found}") if isinstance(found, str) else list(_checks(proposal, found))
         for proposal, found in zip(proposals, find_rivals(proposals), strict=True)

@@ -70,6 +70,9 @@ def validate(proposals: Sequence[Proposal], read: Read) -> list[Validation]:
     """Validate a batch: one call of ``read`` and one batch of verdicts per judge for the gate, and so for the probes.
 
     The first finding against a question, or the first outage, decides. A validation holds all of its readings.
+
+    Raises:
+        ConfigError: If the rules need a retriever, for rivals or bundles of distractors, and the game has none.
     """
     opened = [open_gate(proposal) for proposal in proposals]
     findings = _read([[step] if isinstance(step, Check) else step for step in opened], read)
