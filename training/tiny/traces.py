@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ssp_env.corpus import MemoryCorpus
-from ssp_env.game.episode import Episode, Limits, advance
+from ssp_env.game.game import Episode, Limits, advance
 from ssp_env.game.roles import ROLES
 from ssp_env.game.tools.search import SearchTool
 from ssp_env.protocols import Agent
