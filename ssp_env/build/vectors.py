@@ -24,7 +24,10 @@ from ssp_env.storage import ensure_folder, find_folder, read_manifest
 
 SHARD_VERSION = 1
 SHARD_PASSAGES = 8192
-CHUNK_PASSAGES = 2048
+CHUNK_PASSAGES = 512
+"""Passages encoded together: few enough that a slow encoder soon tells how long it will take."""
+GAP_S = 10.0
+"""Seconds after which a shard that is not whole yet says how far it is."""
 DTYPES = ("float16", "float32")
 VECTORS_FILE = "vectors.npy"
 
@@ -107,7 +110,7 @@ def encode_shards(
         spec: Whose vectors.
         folder: Where the shards lie, see ``vectors_folder``.
         rebuild: Whether shards of another corpus are replaced.
-        say: Told after each new shard how far the job is.
+        say: Told every ten seconds, and after each new shard, how far the job is.
 
     Raises:
         StaleIndexError: If there are shards of another corpus and ``rebuild`` is not set.
@@ -116,10 +119,17 @@ def encode_shards(
     maker = ShardMaker(corpus, load, spec, folder=folder, rebuild=rebuild)
     clock = Clock(maker.n)
     for number in range(maker.n_shards):
-        is_new = maker.make(number)
-        clock.count(maker.size(number), is_new=is_new)
-        if is_new:
-            say(f"shard {number + 1} of {maker.n_shards}: {clock.line()}")
+        name = f"shard {number + 1} of {maker.n_shards}"
+
+        def told(n: int, name: str = name) -> None:
+            clock.count(n, is_new=True)
+            if clock.waited_s > GAP_S:
+                say(f"{name}: {clock.line()}")
+
+        if maker.make(number, told):
+            say(f"{name}: {clock.line()}")
+        else:
+            clock.count(maker.size(number), is_new=False)
     return maker.whole()
 
 
@@ -157,8 +167,10 @@ class ShardMaker:
         """
         return find_folder(shard_folder(self._folder, number), self._expected(number), on_mismatch=self._on_mismatch)
 
-    def make(self, number: int) -> bool:
+    def make(self, number: int, told: Callable[[int], None] = lambda n: None) -> bool:
         """Make a shard unless it is there; return whether it was made here.
+
+        ``told`` is called with 0 when the embedder is loaded, and with the number of passages after each part.
 
         Raises:
             StaleIndexError: If it is of another corpus and must not be replaced.
@@ -168,7 +180,7 @@ class ShardMaker:
         ensure_folder(
             shard_folder(self._folder, number),
             self._expected(number),
-            build=lambda place: self._write(place, number),
+            build=lambda place: self._write(place, number, told),
             on_mismatch=self._on_mismatch,
         )
         return self._n_made > n_made
@@ -208,14 +220,17 @@ class ShardMaker:
             "stop": stop,
         }
 
-    def _write(self, folder: Path, number: int) -> dict[str, object]:
+    def _write(self, folder: Path, number: int, told: Callable[[int], None]) -> dict[str, object]:
         start, stop = self._bounds(number)
-        self._embedder = self._embedder or self._load()
+        if self._embedder is None:
+            self._embedder = self._load()
+            told(0)
         chunks: list[Vectors] = []
         for first in range(start, stop, CHUNK_PASSAGES):
             passages = [self._corpus.at(position) for position in range(first, min(first + CHUNK_PASSAGES, stop))]
             texts = [passage_text(passage, self._spec.passage_prefix) for passage in passages]
             chunks.append(embed_checked(self._embedder, texts))
+            told(len(texts))
         vectors = np.concatenate(chunks).astype(self._spec.dtype)
         np.save(folder / VECTORS_FILE, vectors)
         self._n_made += 1
@@ -228,16 +243,24 @@ class Clock:
     def __init__(self, n: int) -> None:
         """Start, with ``n`` passages to come."""
         self._n, self._n_known, self._n_new = n, 0, 0
-        self._start_s = time.monotonic()
+        self._start_s = self._said_s = time.monotonic()
 
     def count(self, n: int, *, is_new: bool) -> None:
-        """Count passages whose vectors are there."""
+        """Count passages whose vectors are there; 0 new ones start the clock, when the embedder is loaded."""
+        if not n:
+            self._start_s = self._said_s = time.monotonic()
         self._n_known += n
         self._n_new += n if is_new else 0
 
+    @property
+    def waited_s(self) -> float:
+        """Seconds since the last line."""
+        return time.monotonic() - self._said_s
+
     def line(self) -> str:
         """Return the share that is done, the rate and the time left, for people."""
-        rate = self._n_new / max(time.monotonic() - self._start_s, 1e-6)
+        self._said_s = time.monotonic()
+        rate = self._n_new / max(self._said_s - self._start_s, 1e-6)
         left_s = int((self._n - self._n_known) / max(rate, 1e-9))
         ends = f"{left_s // 3600:d}:{left_s // 60 % 60:02d}:{left_s % 60:02d} left"
         return f"{100 * self._n_known / self._n:.1f} %, {rate:,.1f} passages/s, {ends}"

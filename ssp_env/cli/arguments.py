@@ -11,18 +11,6 @@ from tyro.conf import arg
 from tyro.constructors import PrimitiveConstructorSpec
 
 
-def one_of(*names: str) -> PrimitiveConstructorSpec[str]:
-    """Annotate a string that is one of these; for names in a constant, where ``Literal`` cannot be written."""
-    return PrimitiveConstructorSpec(
-        nargs=1,
-        metavar="{" + ",".join(names) + "}",
-        instance_from_str=lambda words: words[0],
-        is_instance=lambda value: isinstance(value, str),
-        str_from_instance=lambda name: [name],
-        choices=names,
-    )
-
-
 def _paths(words: list[str]) -> tuple[Path, ...]:
     if not words:
         raise ValueError("expected at least one path, got none; give it")

@@ -12,22 +12,22 @@ from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 from tyro.conf import Positional
 
 from ssp_env.build.indexes import BuildOptions, Encode, build_dense, vector_spec
 from ssp_env.build.plans import IndexPlan, check_plan, free_room, plan_bm25, plan_dense
 from ssp_env.build.ray_encode import encode_on_ray
-from ssp_env.build.vectors import DTYPES, encode_shards, n_missing, vectors_folder
-from ssp_env.cli.arguments import Paths, one_of
+from ssp_env.build.vectors import encode_shards, n_missing, vectors_folder
+from ssp_env.cli.arguments import Paths
 from ssp_env.corpus import JsonlCorpus, open_corpus
 from ssp_env.errors import ConfigError
 from ssp_env.ray_cluster import require_ray
 from ssp_env.retrieval import make_retriever
 from ssp_env.retrieval.dense import DenseSettings, load_embedder
-from ssp_env.retrieval.encoders import PRESETS, EncoderFacts, describe_encoder, preset
-from ssp_env.retrieval.index_kinds import KINDS, IndexShape, index_shape, resolve_kind
+from ssp_env.retrieval.encoders import EncoderFacts, describe_encoder, preset
+from ssp_env.retrieval.index_kinds import IndexShape, index_shape, resolve_kind
 
 PASSAGES_FILE = "passages.jsonl"
 
@@ -44,11 +44,11 @@ class BuildIndex:
     """Folder of tables and indexes; by default beside the corpus."""
     encoder: str = ""
     """Folder of a model, or 'minilm'."""
-    preset: Annotated[str, one_of(*PRESETS)] = ""
+    preset: Literal["", "e5", "bge", "minilm"] = ""
     """Prefixes and pooling of the encoder."""
-    kind: Annotated[str, one_of("auto", *KINDS)] = "auto"
+    kind: Literal["auto", "flat", "ivf-sq8", "hnsw-sq8", "ivf-pq"] = "auto"
     """Kind of vector index; auto: by size."""
-    dtype: Annotated[str, one_of(*DTYPES)] = ""
+    dtype: Literal["", "float16", "float32"] = ""
     """Of the saved vectors; by default by kind."""
     device: str = "auto"
     """Where to encode; auto: on a GPU if there is one."""
@@ -66,14 +66,7 @@ class BuildIndex:
     """Replace indexes of another corpus."""
 
     def run(self) -> dict[str, object]:
-        """Plan, check and build; return the report.
-
-        Raises:
-            ConfigError: If the plan does not fit, or an option is wrong.
-            CorpusError: If the corpus cannot be read.
-            StaleIndexError: If there are indexes of another corpus and ``--rebuild`` is not given.
-            ImportError: If an optional package is missing.
-        """
+        """Plan, check and build; return the report."""
         is_dense = self.retriever != "bm25"
         if is_dense and not self.encoder:
             raise ConfigError("expected --encoder for a dense index, got none; pass the folder of a model, or 'minilm'")

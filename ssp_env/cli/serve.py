@@ -64,14 +64,7 @@ class Serve:
     limits: OmitArgPrefixes[ServeLimits] = field(default_factory=ServeLimits)
 
     def run(self) -> None:
-        """Serve.
-
-        Raises:
-            ConfigError: If the address is taken, a setting is unknown or out of range, or replicas do not start.
-            CorpusError: If the corpus or the pages cannot be read.
-            StaleIndexError: If the index is of another corpus.
-            ImportError: If the web server, the search engine or Ray is missing.
-        """
+        """Check what was asked for, take the address, open the corpus, and serve."""
         try:
             import fastapi  # noqa: F401
             import uvicorn  # noqa: F401
