@@ -70,7 +70,10 @@ def command_line() -> str:
 
 def data_folder() -> Path:
     """Return the folder of real passages: $SSP_DATA, or ../shared/data beside the repository."""
-    return Path(os.environ.get("SSP_DATA", ROOT.parent / "shared" / "data"))
+    folder = Path(os.environ.get("SSP_DATA", ROOT.parent / "shared" / "data"))
+    if not folder.is_dir():
+        raise SystemExit(f"expected a folder of real passages, got {folder}; set SSP_DATA to one")
+    return folder
 
 
 def commit() -> str:

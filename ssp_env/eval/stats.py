@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from types import ModuleType
 
 import numpy as np
@@ -67,8 +68,7 @@ def paired(first: Mapping[int, float], second: Mapping[int, float], *, seed: int
 
 def _scipy_stats() -> ModuleType:
     try:
-        from scipy import stats
+        return import_module("scipy.stats")
     except ImportError as error:
         message = f"expected scipy for intervals, got {error}; install the extra: pip install 'ssp-env[eval]'"
         raise ImportError(message) from error
-    return stats
