@@ -1,8 +1,10 @@
-"""Kinds of argument that commands share, as types of fields: ``sources: Positional[Paths]``."""
+"""What commands share: kinds of argument as types of fields, ``sources: Positional[Paths]``, and errors in flags."""
 
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
@@ -51,3 +53,13 @@ JsonObject = Annotated[
     ),
 ]
 """Settings, written as a JSON object."""
+
+
+def in_flags(message: str) -> str:
+    """Return an error of the library in the words of a command: ``reader='policy'`` becomes ``--reader policy``."""
+
+    def flag(found: re.Match[str]) -> str:
+        name, value = found.groups()
+        return f"--{name} {shlex.quote(value.replace(chr(39), chr(34)) if value.startswith('{') else value[1:-1])}"
+
+    return re.sub(r"\b(judge|reader|retriever|rules)=('[^']*'|\{[^{}]*\})", flag, message)
