@@ -59,7 +59,8 @@ OWNERS = {
     "transformers": ("agents/hf.py", "training/"),
     "trl": ("training/trainer.py",),
     "peft": ("training/",),
-    "tyro": ("training/", "benchmarks/"),
+    "tyro": ("ssp_env/cli/", "training/", "benchmarks/"),
+    "scipy": ("ssp_env/eval/stats.py",),
     "onnx": ("benchmarks/ms_marco.py",),
 }
 """Third-party packages and the only places that may import them."""

@@ -31,6 +31,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 import tyro  # noqa: E402
 
 from agents.hf import HFAgent, load_model  # noqa: E402
+from ssp_env.cli.arguments import in_flags  # noqa: E402
 from ssp_env.errors import ConfigError, SSPError  # noqa: E402
 from ssp_env.types import Answer, Item, ReadingCase, RoleName, Task  # noqa: E402
 from training.config import MAY_CHANGE, RunConfig, resolved, speaks_of_worlds_only  # noqa: E402
@@ -72,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         run(parse(arguments))
     except SSPError as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        print(f"{type(error).__name__}: {in_flags(str(error))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt as stop:
         print(stop.args[0] if stop.args else "Stopped before anything was played.", file=sys.stderr)

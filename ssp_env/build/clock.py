@@ -16,16 +16,24 @@ class Clock:
         """Start, with ``n`` things to come; ``unit`` names ``scale`` of them in the rate."""
         self._n, self._n_known, self._n_new = max(n, 1), 0, 0
         self._unit, self._scale = unit, scale
-        self._start_s = time.monotonic()
+        self._start_s = self._said_s = time.monotonic()
+
+    @property
+    def waited_s(self) -> float:
+        """Seconds since the last line."""
+        return time.monotonic() - self._said_s
 
     def count(self, n: int, *, is_new: bool) -> None:
-        """Count things that are done, now or by an earlier run."""
+        """Count things that are done, now or by an earlier run; 0 new ones start the clock, after a slow preparation."""
+        if is_new and not n:
+            self._start_s = self._said_s = time.monotonic()
         self._n_known += n
         self._n_new += n if is_new else 0
 
     def line(self) -> str:
         """Return the present state in words."""
-        rate = self._n_new / max(time.monotonic() - self._start_s, 1e-6)
+        self._said_s = time.monotonic()
+        rate = self._n_new / max(self._said_s - self._start_s, 1e-6)
         left_s = int((self._n - self._n_known) / rate) if rate else 0
         ends = f"{left_s // 3600:d}:{left_s // 60 % 60:02d}:{left_s % 60:02d} left"
         return f"{100 * self._n_known / self._n:.1f} %, {rate / self._scale:,.1f} {self._unit}/s, {ends}"

@@ -24,6 +24,8 @@ from ssp_env.storage import ensure_folder, find_folder, read_manifest
 
 SHARD_VERSION = 1
 SHARD_PASSAGES = 8192
+GAP_S = 10.0
+"""Seconds after which a shard that is not whole yet says how far it is."""
 DTYPES = ("float16", "float32")
 VECTORS_FILE = "vectors.npy"
 
@@ -102,7 +104,7 @@ def encode_shards(
         spec: Whose vectors.
         folder: Where the shards lie, see ``vectors_folder``.
         rebuild: Whether shards of another corpus are replaced.
-        say: Told after each new shard how far the job is.
+        say: Told every ten seconds, and after each new shard, how far the job is.
 
     Raises:
         StaleIndexError: If there are shards of another corpus and ``rebuild`` is not set.
@@ -111,10 +113,17 @@ def encode_shards(
     maker = ShardMaker(corpus, load, spec, folder=folder, rebuild=rebuild)
     clock = Clock(maker.n)
     for number in range(maker.n_shards):
-        is_new = maker.make(number)
-        clock.count(maker.size(number), is_new=is_new)
-        if is_new:
-            say(f"shard {number + 1} of {maker.n_shards}: {clock.line()}")
+        name = f"shard {number + 1} of {maker.n_shards}"
+
+        def told(n: int, name: str = name) -> None:
+            clock.count(n, is_new=True)
+            if clock.waited_s > GAP_S:
+                say(f"{name}: {clock.line()}")
+
+        if maker.make(number, told):
+            say(f"{name}: {clock.line()}")
+        else:
+            clock.count(maker.size(number), is_new=False)
     return maker.whole()
 
 
@@ -151,13 +160,16 @@ class ShardMaker:
         """Return the manifest of a shard, or None when it is missing."""
         return find_folder(shard_folder(self._folder, number), self._expected(number), on_mismatch=self._on_mismatch)
 
-    def make(self, number: int) -> bool:
-        """Make a shard unless it is there; return whether it was made here."""
+    def make(self, number: int, told: Callable[[int], None] = lambda n: None) -> bool:
+        """Make a shard unless it is there; return whether it was made here.
+
+        ``told`` is called with 0 when the embedder is loaded, and with the number of passages after each part.
+        """
         n_made = self._n_made
         ensure_folder(
             shard_folder(self._folder, number),
             self._expected(number),
-            build=lambda place: self._write(place, number),
+            build=lambda place: self._write(place, number, told),
             on_mismatch=self._on_mismatch,
         )
         return self._n_made > n_made
@@ -193,10 +205,15 @@ class ShardMaker:
             "stop": stop,
         }
 
-    def _write(self, folder: Path, number: int) -> dict[str, object]:
-        self._embedder = self._embedder or self._load()
+    def _write(self, folder: Path, number: int, told: Callable[[int], None]) -> dict[str, object]:
+        if self._embedder is None:
+            self._embedder = self._load()
+            told(0)
         positions, prefix = range(*self._bounds(number)), self._spec.passage_prefix
-        chunks = list(embed_passages(self._embedder, self._corpus, positions, prefix=prefix))
+        chunks: list[Vectors] = []
+        for chunk in embed_passages(self._embedder, self._corpus, positions, prefix=prefix):
+            chunks.append(chunk)  # (part, d)
+            told(len(chunk))
         vectors = np.concatenate(chunks).astype(self._spec.dtype)  # (positions, d)
         np.save(folder / VECTORS_FILE, vectors)
         self._n_made += 1

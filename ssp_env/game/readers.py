@@ -92,7 +92,7 @@ def make_oracle(
     if not isinstance(corpus, Mapping) or "world" not in corpus:
         raise ConfigError(
             "expected a reader that knows the corpus, got 'oracle', which only knows generated worlds; "
-            "use 'policy' or {'agent': ...}"
+            "use reader='policy' or reader={'agent': ...}"
         )
     return lambda agent_of: reader
 

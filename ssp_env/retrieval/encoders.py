@@ -28,7 +28,7 @@ from ssp_env.types import Passage
 _LOG = logging.getLogger(__name__)
 
 Vectors = npt.NDArray[np.float32]
-CHUNK_PASSAGES = 2048
+CHUNK_PASSAGES = 512
 """Passages whose texts and vectors are in memory at once while a corpus is embedded."""
 
 
@@ -202,7 +202,7 @@ def embed_checked(embedder: Embedder, texts: Sequence[str], *, dimension: int | 
 
 
 def embed_passages(embedder: Embedder, corpus: Corpus, positions: range, *, prefix: str) -> Iterator[Vectors]:
-    """Yield the vectors of passages in order, some thousands at a time."""
+    """Yield the vectors of passages in order, some hundreds at a time."""
     for start in positions[::CHUNK_PASSAGES]:
         chunk = range(start, min(start + CHUNK_PASSAGES, positions.stop))
         yield embed_checked(embedder, [passage_text(corpus.at(position), prefix) for position in chunk])
