@@ -24,7 +24,7 @@ class Clock:
         return time.monotonic() - self._said_s
 
     def count(self, n: int, *, is_new: bool) -> None:
-        """Count things that are done, now or by an earlier run; 0 new ones start the clock, after a slow preparation."""
+        """Count things that are done, now or by an earlier run; 0 new ones start the clock."""
         if is_new and not n:
             self._start_s = self._said_s = time.monotonic()
         self._n_known += n
