@@ -17,7 +17,8 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from ssp_env.corpus.pages import Page, RowError, parse_page, parse_redirect
+from ssp_env.corpus.pages import Page, parse_page, parse_redirect
+from ssp_env.corpus.passages import RowError
 from ssp_env.errors import CorpusError
 from ssp_env.storage import ensure_folder, table_folder
 from ssp_env.text import title_key

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from ssp_env.errors import ConfigError, RetrievalError
 from ssp_env.protocols import Embedder
-from ssp_env.retrieval.ranking import suggest
+from ssp_env.schema import suggest
 from ssp_env.types import Passage
 
 Vectors = npt.NDArray[np.float32]

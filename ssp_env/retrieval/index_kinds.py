@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 
 from ssp_env.errors import ConfigError
-from ssp_env.retrieval.ranking import suggest
+from ssp_env.schema import suggest
 
 KINDS = ("flat", "ivf-sq8", "hnsw-sq8", "ivf-pq")
 FLAT_BELOW = 100_000
