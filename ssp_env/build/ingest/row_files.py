@@ -183,10 +183,9 @@ def _text(line: bytes) -> str:
 
 
 def _object(line: bytes) -> dict[str, object]:
+    text = _text(line)
     try:
-        row = json.loads(_text(line))
-    except _Unusable:
-        raise
+        row = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise _Unusable("row is not valid JSON") from error
     if not isinstance(row, dict):
