@@ -22,7 +22,7 @@ from ssp_env.world.language import Clause, Comparison, Description, Name, Noun, 
 from ssp_env.world.names import display
 from ssp_env.world.oracle import answer_set, n_clauses
 from ssp_env.world.reader import UNKNOWN
-from ssp_env.world.schema import RELATION, VALUES
+from ssp_env.world.relations import RELATION, VALUES
 
 _DOC: Final = re.compile(r"^\s*doc \d+ \(title: (.*?)\) (.*)$", re.IGNORECASE | re.MULTILINE)
 _SEARCH: Final = re.compile(r"<search>([^<>]*)</search>")

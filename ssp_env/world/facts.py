@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from ssp_env.types import Passage
 from ssp_env.world.language import Sought
 from ssp_env.world.names import WORDS
-from ssp_env.world.schema import ALIASES, BY_SUBJECT, ENTITY_SHARES, INTROS
+from ssp_env.world.relations import ALIASES, BY_SUBJECT, ENTITY_SHARES, INTROS
 
 
 @dataclass(frozen=True, slots=True)

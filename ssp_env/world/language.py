@@ -20,7 +20,7 @@ from typing import Final, Literal
 import numpy as np
 
 from ssp_env.world.names import WORDS, display
-from ssp_env.world.schema import RELATION, RELATIONS, TYPES, VALUES
+from ssp_env.world.relations import RELATION, RELATIONS, TYPES, VALUES
 
 MAX_CHARS: Final = 2000
 MAX_DEPTH: Final = 8

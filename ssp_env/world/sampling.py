@@ -17,7 +17,7 @@ from ssp_env.types import Answer, Task
 from ssp_env.world.language import Clause, Comparison, Description, Name, Noun, Question, Sought, render
 from ssp_env.world.names import display
 from ssp_env.world.oracle import answer_set, leaves, n_clauses, proofs
-from ssp_env.world.schema import ENTITY_SHARES, RELATIONS, VALUES
+from ssp_env.world.relations import ENTITY_SHARES, RELATIONS, VALUES
 
 if TYPE_CHECKING:
     from ssp_env.world.world import World

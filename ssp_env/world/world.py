@@ -24,8 +24,8 @@ from ssp_env.types import Answer, Passage, Task
 from ssp_env.world.language import Sought
 from ssp_env.world.names import Names, display
 from ssp_env.world.oracle import Oracle
+from ssp_env.world.relations import ALIASES, BY_SUBJECT, ENTITY_SHARES, INTROS, RELATION, RELATIONS, VALUES
 from ssp_env.world.sampling import sample_answers, sample_tasks
-from ssp_env.world.schema import ALIASES, BY_SUBJECT, ENTITY_SHARES, INTROS, RELATION, RELATIONS, VALUES
 
 Ints = npt.NDArray[np.int64]
 

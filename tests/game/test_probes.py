@@ -18,7 +18,7 @@ from ssp_env.retrieval.bm25 import Bm25Retriever
 from ssp_env.types import Answer, Passage, Reading, ReadingCase, Sampling, SearchResult, Trajectory, Validation
 from ssp_env.world import OracleReader, World, WorldConfig
 from ssp_env.world.names import display
-from ssp_env.world.schema import BY_SUBJECT
+from ssp_env.world.relations import BY_SUBJECT
 from tests.fakes import (
     PROPOSAL,
     QUESTION,

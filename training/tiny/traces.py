@@ -29,7 +29,7 @@ from ssp_env.world.language import Clause, Description, Name, render
 from ssp_env.world.names import display
 from ssp_env.world.oracle import answer_set
 from ssp_env.world.reader import UNKNOWN
-from ssp_env.world.schema import RELATION, RELATIONS
+from ssp_env.world.relations import RELATION, RELATIONS
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
