@@ -11,12 +11,13 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
 from typing import Generic, TypeVar, cast
 
-from ssp_env.config import GameConfig, canonical, check_depth, complete, game_rules, judge_maker, reader_maker
+from ssp_env.config import GameConfig, complete, game_rules, judge_settings, reader_settings
 from ssp_env.corpus import MemoryCorpus, open_corpus
 from ssp_env.datasets import read_answers, read_tasks
 from ssp_env.errors import ConfigError
@@ -24,7 +25,7 @@ from ssp_env.game.game import Game
 from ssp_env.game.tools import TOOLS
 from ssp_env.protocols import Agent, Corpus
 from ssp_env.retrieval import make_retriever
-from ssp_env.retrieval.ranking import suggest
+from ssp_env.schema import canonical, parse, suggest
 from ssp_env.types import Answer, Task
 from ssp_env.world import World, WorldConfig, world_answers, world_tasks
 
@@ -37,6 +38,14 @@ MAX_ENTRIES = 32
 
 AGENTS: dict[str, str | AgentFactory] = {"world-expert": "ssp_env.world.experts:ExpertAgent"}
 """Name to factory, or to where it is (``module:factory``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _AgentSpec:
+    """How an agent is described."""
+
+    name: str
+    kwargs: dict[str, object] = field(default_factory=dict)
 
 
 class _Table(Generic[ValueT]):
@@ -119,15 +128,9 @@ def build_agent(spec: object) -> Agent:
     Raises:
         ConfigError: If there is no such agent, its arguments do not fit, or what it makes is no agent.
     """
-    check_depth(spec)
-    given = {"name": spec} if isinstance(spec, str) else spec
-    if not isinstance(given, Mapping) or not set(given) <= {"name", "kwargs"} or not isinstance(given.get("name"), str):
-        raise ConfigError(f"expected an agent's name or {{'name': ..., 'kwargs': {{...}}}}, got {spec!r}; write that")
-    name, kwargs = str(given["name"]), given.get("kwargs", {})
-    if not isinstance(kwargs, Mapping):
-        raise ConfigError(f"expected a mapping for 'kwargs' of agent {name!r}, got {kwargs!r}; write {{...}}")
-    arguments = {str(key): value for key, value in kwargs.items()}
-    return _agents.get(canonical([name, arguments]), lambda: _make_agent(name, arguments))
+    given = parse(_AgentSpec, spec if isinstance(spec, Mapping) else {"name": spec}, what="an agent")
+    key = canonical([given.name, given.kwargs])
+    return _agents.get(key, lambda: _make_agent(given.name, given.kwargs))
 
 
 def clear() -> None:
@@ -171,8 +174,8 @@ def _build(full: Mapping[str, object]) -> Game:
     return Game(
         corpus=corpus,
         tools={name: TOOLS[name](corpus, retriever, rules.top_k) for name in spec["tools"]},
-        judge=judge_maker(full)(build_agent),
-        reader=reader_maker(full)(build_agent),
+        judge=judge_settings(full).build(build_agent),
+        reader=reader_settings(full).build(build_agent, full),
         rules=rules,
         prompt_set=str(full["prompt_set"]),
         answers=_answers(full["answers"], world),
@@ -185,11 +188,7 @@ def _corpus(spec: Mapping[str, object], index_dir: Path | None) -> tuple[Corpus,
     if "paths" in spec:
         paths = [Path(path) for path in cast("Sequence[str]", spec["paths"])]
         return open_corpus(paths, index_dir=index_dir), None
-    settings = cast("Mapping[str, int]", spec["world"])
-    try:
-        world = World(WorldConfig(**settings))
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"expected settings of a world, got {dict(settings)!r} ({error}); correct them") from error
+    world = World(parse(WorldConfig, spec["world"], what="the world"))
     return MemoryCorpus(world.passages), world
 
 

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 LAYERS = (
     ("errors", "types"),
-    ("tags", "text"),
+    ("schema", "tags", "text"),
     ("protocols", "spaces", "storage", "ray_cluster"),
     ("datasets",),
     ("corpus",),
@@ -43,6 +43,7 @@ MAY_IMPORT = {
 
 OWNERS = {
     "gymnasium": ("ssp_env/spaces.py", "ssp_env/envs/", "benchmarks/"),
+    "msgspec": ("ssp_env/schema.py",),
     "tantivy": ("ssp_env/retrieval/bm25.py",),
     "faiss": ("ssp_env/retrieval/faiss_index.py", "ssp_env/build/indexes.py"),
     "sentence_transformers": ("ssp_env/retrieval/encoders.py", "ssp_env/retrieval/rerank.py"),
@@ -250,7 +251,7 @@ def test_importing_the_package_is_light_and_quick():
 
 
 def test_the_default_game_needs_the_core_dependencies_only():
-    blocked = [name for name in OWNERS if name not in ("gymnasium", "tantivy")]
+    blocked = [name for name in OWNERS if name not in ("gymnasium", "msgspec", "tantivy")]
     code = (
         f"import sys\nfor name in {blocked!r}: sys.modules[name] = None\n"
         "import gymnasium, ssp_env\n"

@@ -107,10 +107,10 @@ def test_every_dependency_is_pinned_within_its_range(
         assert requirement.specifier.contains(next(iter(pinned)).version), f"{text} excludes {pinned}"
 
 
-def test_the_core_needs_four_packages(project: dict[str, dict[str, object]]) -> None:
+def test_the_core_needs_five_packages(project: dict[str, dict[str, object]]) -> None:
     needed = project["project"]["dependencies"]
     assert isinstance(needed, list)
-    assert sorted(map(distribution_name, needed)) == ["gymnasium", "numpy", "tantivy", "tyro"]
+    assert sorted(map(distribution_name, needed)) == ["gymnasium", "msgspec", "numpy", "tantivy", "tyro"]
 
 
 def test_the_makefile_installs_only_extras_that_exist(repository: Path, project: dict[str, dict[str, object]]) -> None:

@@ -175,10 +175,17 @@ def test_a_bad_corpus_names_file_and_line(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "settings", [{"n_entities": 3}, {"sede": 1}, {"n_entities": "many"}, {"seed": None}, {"seed": True}]
+    ("settings", "message"),
+    [
+        ({"n_entities": 3}, "from 100 to 10000000 for 'world.n_entities' of the corpus, got 3"),
+        ({"sede": 1}, "'world' of the corpus, got 'sede'; did you mean 'seed'"),
+        ({"n_entities": "many"}, "'world.n_entities' of the corpus, got 'many'"),
+        ({"seed": None}, "at least 0 for 'world.seed' of the corpus, got None"),
+        ({"seed": True}, "at least 0 for 'world.seed' of the corpus, got True"),
+    ],
 )
-def test_bad_world_settings_are_refused(settings):
-    with pytest.raises(ConfigError, match="settings of a world"):
+def test_bad_world_settings_are_refused(settings, message):
+    with pytest.raises(ConfigError, match=message):
         build_game({"corpus": {"world": settings}})
 
 
@@ -236,9 +243,9 @@ def test_the_expert_of_the_world_is_there():
         (":x", "importable"),
         (".json:x", "importable"),
         ({"name": "world-expert", "kwargs": {"skil": 1}}, "; correct them"),
-        ({"name": "world-expert", "kwargs": 3}, "mapping"),
-        ({"agent": "world-expert"}, "agent's name"),
-        (7, "agent's name"),
+        ({"name": "world-expert", "kwargs": 3}, "an object for 'kwargs' of an agent, got 3"),
+        ({"agent": "world-expert"}, "a setting of an agent, got 'agent'; choose one of .*'name'"),
+        (7, "a string for 'name' of an agent, got 7"),
         (reduce(lambda inner, _: {"kwargs": inner}, range(3000), {}), "levels deep"),
         ("tests.test_registry:NoAgent", "'complete'"),
     ],

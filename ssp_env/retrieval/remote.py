@@ -17,7 +17,8 @@ from urllib.parse import urlsplit
 from ssp_env.errors import ConfigError, RetrievalError
 from ssp_env.protocols import Corpus
 from ssp_env.retrieval.connections import Address, Answer, Deadline, Patience, Pool
-from ssp_env.retrieval.ranking import check_arguments, read_settings
+from ssp_env.retrieval.ranking import check_arguments
+from ssp_env.schema import parse
 from ssp_env.text import split_contents
 from ssp_env.types import Passage, SearchResult
 
@@ -57,7 +58,7 @@ class _ServerLimits:
 
 def make_remote(corpus: Corpus, config: Mapping[str, object], index_dir: Path | None) -> RemoteRetriever:
     """Make the retriever from a plain configuration with the keys of ``RemoteSettings``; nothing is kept on disk."""
-    settings = read_settings(RemoteSettings(), config, owner="remote")
+    settings = parse(RemoteSettings, config, what="'remote'")
     return RemoteRetriever(settings, fingerprint=corpus.fingerprint if settings.check_corpus else None)
 
 

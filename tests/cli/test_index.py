@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import get_args, get_type_hints
 
 import pytest
-from ssp_env.retrieval.index_kinds import KINDS
+from ssp_env.retrieval.faiss_index import KINDS
 
 from ssp_env.build.plans import Room
 from ssp_env.build.vectors import DTYPES
