@@ -123,7 +123,7 @@ def encode_shards(
 
         def told(n: int, name: str = name) -> None:
             clock.count(n, is_new=True)
-            if clock.waited_s > GAP_S:
+            if time.monotonic() - clock.said_s > GAP_S:
                 say(f"{name}: {clock.line()}")
 
         if maker.make(number, told):
@@ -238,29 +238,24 @@ class ShardMaker:
 
 
 class Clock:
-    """How far a job is; what was there before says nothing about the rate."""
+    """How far a job is; what was there before says nothing about the rate. ``said_s`` is when ``line`` last told."""
 
     def __init__(self, n: int) -> None:
         """Start, with ``n`` passages to come."""
         self._n, self._n_known, self._n_new = n, 0, 0
-        self._start_s = self._said_s = time.monotonic()
+        self._start_s = self.said_s = time.monotonic()
 
     def count(self, n: int, *, is_new: bool) -> None:
         """Count passages whose vectors are there; 0 new ones start the clock, when the embedder is loaded."""
         if not n:
-            self._start_s = self._said_s = time.monotonic()
+            self._start_s = self.said_s = time.monotonic()
         self._n_known += n
         self._n_new += n if is_new else 0
 
-    @property
-    def waited_s(self) -> float:
-        """Seconds since the last line."""
-        return time.monotonic() - self._said_s
-
     def line(self) -> str:
         """Return the share that is done, the rate and the time left, for people."""
-        self._said_s = time.monotonic()
-        rate = self._n_new / max(self._said_s - self._start_s, 1e-6)
+        self.said_s = time.monotonic()
+        rate = self._n_new / max(self.said_s - self._start_s, 1e-6)
         left_s = int((self._n - self._n_known) / max(rate, 1e-9))
         ends = f"{left_s // 3600:d}:{left_s // 60 % 60:02d}:{left_s % 60:02d} left"
         return f"{100 * self._n_known / self._n:.1f} %, {rate:,.1f} passages/s, {ends}"
