@@ -32,8 +32,7 @@ from ssp_env.corpus import JsonlCorpus, open_corpus
 from ssp_env.protocols import Retriever
 from ssp_env.retrieval import make_retriever
 from ssp_env.retrieval.dense import DenseRetriever, DenseSettings
-from ssp_env.retrieval.faiss_index import set_threads
-from ssp_env.retrieval.index_kinds import KINDS, index_shape
+from ssp_env.retrieval.faiss_index import KINDS, index_shape, set_threads
 from ssp_env.storage import write_json
 from ssp_env.world import World, WorldConfig
 

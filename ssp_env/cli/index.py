@@ -27,7 +27,7 @@ from ssp_env.ray_cluster import require_ray
 from ssp_env.retrieval import make_retriever
 from ssp_env.retrieval.dense import DenseSettings, load_embedder
 from ssp_env.retrieval.encoders import EncoderFacts, describe_encoder, preset
-from ssp_env.retrieval.index_kinds import IndexShape, index_shape, resolve_kind
+from ssp_env.retrieval.faiss_index import IndexShape, index_shape, resolve_kind
 
 PASSAGES_FILE = "passages.jsonl"
 

@@ -21,8 +21,7 @@ from ssp_env.errors import ConfigError
 from ssp_env.ray_cluster import require_ray
 from ssp_env.retrieval import make_retriever
 from ssp_env.retrieval.wrappers import Blocklist, read_blocklist
-from ssp_env.serve.handler import RetrievalHandler, Service
-from ssp_env.serve.logs import LOGGER, log_config
+from ssp_env.serve.handler import LOGGER, RetrievalHandler, Service, log_config
 from ssp_env.serve.wire import ServeLimits
 
 if TYPE_CHECKING:

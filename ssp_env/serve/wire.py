@@ -12,10 +12,9 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ssp_env.corpus import Page
 from ssp_env.errors import ConfigError, SSPError
 from ssp_env.text import join_contents
-from ssp_env.types import SearchResult
+from ssp_env.types import Page, SearchResult
 
 DEFAULT_K = 3
 

@@ -20,7 +20,9 @@ from benchmarks.card import ROOT
 from benchmarks.run_ablations import main, parse_seeds
 from ssp_env.config import complete
 from ssp_env.errors import ConfigError, RunError
+from ssp_env.world import KINDS
 from training.config_json import to_json
+from training.evaluate import MEAN_KINDS, mean_accuracy
 
 FILE = ROOT / "benchmarks" / "arms.toml"
 SMALL = """
@@ -346,6 +348,13 @@ def test_the_metric_is_the_mean_over_the_kinds_alone():
     assert accuracy({"held_out/a": 0.2, "held_out/b": 0.4, "held_out/all": 1.0}, ["a", "b"]) == pytest.approx(0.3)
     with pytest.raises(KeyError):
         accuracy({"held_out/a": 0.2}, ["a", "b"])
+
+
+def test_the_metric_of_the_arm_file_is_the_mean_that_a_run_shows():
+    kinds = tuple(read_arms(FILE).kinds)
+    line = {f"held_out/{kind}": i / 10 for i, kind in enumerate((*KINDS, "all"))}
+    assert kinds == MEAN_KINDS
+    assert accuracy(line, kinds) == mean_accuracy(line)
 
 
 def test_a_dry_run_starts_nothing_and_writes_nothing(small, tmp_path, capsys):

@@ -64,7 +64,7 @@ def test_a_killed_job_goes_on_and_gives_the_same_bytes(deadly: int, repository: 
 
 
 def test_a_long_shard_says_how_far_it_is_before_it_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ssp_env.build.vectors.CHUNK_PASSAGES", 1)
+    monkeypatch.setattr("ssp_env.retrieval.encoders.CHUNK_PASSAGES", 1)
     monkeypatch.setattr("ssp_env.build.vectors.GAP_S", -1.0)
     said: list[str] = []
     encode_shards(small_corpus(), WordEmbedder, SPEC, folder=tmp_path, say=said.append)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ssp_env.corpus import MemoryCorpus
-from ssp_env.game.episode import Episode, Limits, advance
+from ssp_env.game.game import Episode, Limits, advance
 from ssp_env.game.roles import ROLES
 from ssp_env.game.tools.search import SearchTool
 from ssp_env.protocols import Agent
@@ -27,9 +27,8 @@ from ssp_env.world.experts import ExpertAgent
 from ssp_env.world.facts import ShownFacts
 from ssp_env.world.language import Clause, Description, Name, render
 from ssp_env.world.names import display
-from ssp_env.world.oracle import answer_set
-from ssp_env.world.reader import UNKNOWN
-from ssp_env.world.schema import RELATION, RELATIONS
+from ssp_env.world.oracle import UNKNOWN, answer_set
+from ssp_env.world.relations import RELATION, RELATIONS
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

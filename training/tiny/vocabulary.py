@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, get_args
 from ssp_env.tags import RESERVED_TAGS, explain_invalid
 from ssp_env.types import Invalid, InvalidReason
 from ssp_env.world.names import N_SINGLE, WORDS
-from ssp_env.world.schema import ALIASES, INTROS, RELATIONS, TYPES, VALUES
+from ssp_env.world.relations import ALIASES, INTROS, RELATIONS, TYPES, VALUES
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
