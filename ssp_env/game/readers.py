@@ -17,7 +17,7 @@ from ssp_env.game.roles import ROLES
 from ssp_env.game.rollout import rollout
 from ssp_env.protocols import Agent, AgentOf, Reader
 from ssp_env.types import Reading, ReadingCase, Sampling, Trajectory
-from ssp_env.world.reader import OracleReader
+from ssp_env.world.oracle import OracleReader
 
 
 def read_with(
