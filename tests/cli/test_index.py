@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import get_args, get_type_hints
 
 import pytest
+
 from ssp_env.build.plans import Room
 from ssp_env.build.vectors import DTYPES
 from ssp_env.cli.index import BuildIndex
