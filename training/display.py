@@ -88,7 +88,8 @@ def summary(lines: Sequence[Line]) -> str:
     rows += [by_kind.pop(kind) for kind in counted]
     rows += [("mean", *_compared([mean_accuracy(line) for line in columns])), *by_kind.values()]
     table = [f"{row[0]:<14}" + "".join(f"{cell:>12}" for cell in row[1:]) for row in rows]
-    note = "Change in percentage points. The mean is that of the kinds above it, each counting the same."
+    note = "Change in percentage points. The mean is that of the kinds above it, each counting the same.\n"
+    note += "The best round was chosen by these questions, which flatters it a little."
     return "\n".join([*table, note])
 
 

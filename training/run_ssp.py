@@ -162,7 +162,7 @@ def report(config: RunConfig, folder: RunFolder, rounds: int) -> None:
     best = best_round(lines)
     if best is not None and (place := folder.of_round(best)) in folder.checkpoints:
         (mean,) = (mean_accuracy(line) or 0.0 for line in lines if line["round"] == best)
-        files[place] = f"policy after round {best}, the best: {mean:.0%} of the held-out questions on average"
+        files[place] = f"policy after round {best}, the best: held-out mean {mean:.0%}"
     files |= {folder.path / "curves.png": "the figures as a picture", folder.path / "metrics.jsonl": "figures by round"}
     files[folder.path / "rounds.jsonl"] = "every game, whole"
     print(f"\nRun folder {folder.path}")
