@@ -12,6 +12,7 @@ from dataclasses import replace
 from ssp_env.envs.state import State
 from ssp_env.errors import ConfigError, JudgeError, ReaderError, RetrievalError, SSPError
 from ssp_env.game import scoring
+from ssp_env.game.batching import in_groups
 from ssp_env.game.game import Game
 from ssp_env.game.probes import Check, Proposal
 from ssp_env.game.proposal import proposed_task
@@ -81,14 +82,13 @@ class SelfPlayScenario:
 
     def settle(self, states: Sequence[State]) -> list[State]:
         """Open the next role's episode, or pay and end."""
-        settled: dict[int, State] = {}
-        for role, handle in (("proposer", self._proposed), ("reader", self._read), ("solver", self._solved)):
-            members = [i for i, state in enumerate(states) if state.episode.role.name == role]
-            settled.update(zip(members, handle([states[i] for i in members]), strict=True))
-        return [settled[i] for i in range(len(states))]
+        handle = {"proposer": self._proposed, "reader": self._read, "solver": self._solved}
+        return in_groups(
+            states, lambda state: state.episode.role.name, lambda group: handle[group[0].episode.role.name](group)
+        )
 
     def _proposed(self, states: Sequence[State]) -> list[State]:
-        reader = states[0].game.reader if states else None
+        reader = states[0].game.reader
         proposals = [proposal(state) for state in states]
         if reader is not None:
             return _go_on(states, validate(proposals, lambda checks: reader.read([check.case for check in checks])))
