@@ -32,8 +32,8 @@ def raw_server(talk: Callable[[socket.socket], None]) -> Iterator[str]:
                     return
                 with connection:
                     request = b""
-                    while not request.endswith(b"{}"):
-                        request += connection.recv(1 << 16)
+                    while not request.endswith(b"{}") and (piece := connection.recv(1 << 16)):
+                        request += piece
                     talk(connection)
 
         thread = threading.Thread(target=run)
