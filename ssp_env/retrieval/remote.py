@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import SplitResult
@@ -47,14 +47,6 @@ class RemoteSettings:
     check_corpus: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class _ServerLimits:
-    """What the server takes in one request."""
-
-    max_queries: int
-    max_body_bytes: int
-
-
 def make_remote(corpus: Corpus, config: Mapping[str, object], index_dir: Path | None) -> RemoteRetriever:
     """Make the retriever from a plain configuration with the keys of ``RemoteSettings``; nothing is kept on disk."""
     settings = read_settings(RemoteSettings(), config, owner="remote")
@@ -77,8 +69,7 @@ class RemoteRetriever:
         Raises:
             ConfigError: If the URL is not one of HTTP, or a number is out of range.
         """
-        self._arguments = (settings, fingerprint)
-        self._settings, self._fingerprint = self._arguments
+        self._settings, self._fingerprint = settings, fingerprint
         url = _parse_url(settings.url)
         self._path = url.path if url.path.strip("/") else "/retrieve"
         connects = 1 <= settings.max_connections <= MAX_CONNECTIONS
@@ -86,11 +77,7 @@ class RemoteRetriever:
             most = f"at most {MAX_TIMEOUT_S} s and {MAX_CONNECTIONS} connections"
             raise ConfigError(f"expected positive numbers for 'remote', {most}, got {settings!r}; change them")
         self._client = Client(url, settings.max_connections)
-        self._limits: _ServerLimits | None = None
-
-    def __reduce__(self) -> tuple[Callable[..., RemoteRetriever], tuple[RemoteSettings, str | None]]:
-        """Pickle the settings; the copy makes connections of its own."""
-        return (_remake, self._arguments)
+        self._limits: tuple[int, int] | None = None
 
     def search(self, queries: Sequence[str], k: int) -> list[list[SearchResult]]:
         """Return the best passages for each query; see ``Retriever.search``.
@@ -102,7 +89,7 @@ class RemoteRetriever:
         found: list[list[SearchResult]] = []
         if not queries:
             return found
-        for batch in _batches(queries, self._server_limits(deadline)):
+        for batch in _batches(queries, *self._server_limits(deadline)):
             body = json.dumps({"queries": batch, "topk": k, "return_scores": True}).encode()
             reply = self._request("POST", self._path, body, deadline)
             self._check(reply)
@@ -131,17 +118,13 @@ class RemoteRetriever:
             wanted = f"expected the corpus {self._fingerprint!r} at {self._settings.url}"
             raise RetrievalError(f"{wanted}, got {got!r}; {remedy}")
 
-    def _server_limits(self, deadline: Deadline) -> _ServerLimits:
-        """Return what the server says of its limits, asked once; a server without ``/health`` has none known."""
+    def _server_limits(self, deadline: Deadline) -> tuple[int, int]:
+        """Return how many queries and bytes the server takes in a request, asked once."""
         if self._limits is None:
             health = self._path.rpartition("/")[0] + "/health"
             reply = self._request("GET", health, None, deadline)
             self._limits = _parse_limits(reply, self._settings.max_queries)
         return self._limits
-
-
-def _remake(settings: RemoteSettings, fingerprint: str | None) -> RemoteRetriever:
-    return RemoteRetriever(settings, fingerprint=fingerprint)
 
 
 def _parse_url(url: str) -> SplitResult:
@@ -155,14 +138,14 @@ def _parse_url(url: str) -> SplitResult:
         raise ConfigError(f"{wanted}; write it as http://host:port") from error
 
 
-def _batches(queries: Sequence[str], limits: _ServerLimits) -> list[list[str]]:
+def _batches(queries: Sequence[str], max_queries: int, max_body_bytes: int) -> list[list[str]]:
     """Split queries so that each request keeps to the limits of the server."""
-    room = limits.max_body_bytes - 100  # the rest of the request
+    room = max_body_bytes - 100  # the rest of the request
     batches: list[list[str]] = []
     n_bytes = 0
     for query in queries:
         size = len(json.dumps(query)) + 2
-        if not batches or len(batches[-1]) >= limits.max_queries or n_bytes + size > room:
+        if not batches or len(batches[-1]) >= max_queries or n_bytes + size > room:
             batches.append([])
             n_bytes = 0
         batches[-1].append(query)
@@ -170,7 +153,7 @@ def _batches(queries: Sequence[str], limits: _ServerLimits) -> list[list[str]]:
     return batches
 
 
-def _parse_limits(reply: Reply, max_queries: int) -> _ServerLimits:
+def _parse_limits(reply: Reply, max_queries: int) -> tuple[int, int]:
     """Read the limits from ``/health``; anything unexpected there says only that this is another kind of server."""
     body_bytes = 1 << 20
     try:
@@ -179,7 +162,7 @@ def _parse_limits(reply: Reply, max_queries: int) -> _ServerLimits:
         body_bytes = int(row.get("max_body_bytes", body_bytes))
     except (ValueError, KeyError, TypeError, AttributeError):
         pass
-    return _ServerLimits(max(1, max_queries), body_bytes)
+    return max(1, max_queries), body_bytes
 
 
 def _parse_results(body: bytes, *, n_queries: int, k: int) -> list[list[SearchResult]]:
