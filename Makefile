@@ -36,7 +36,7 @@ test-ray: $(READY) ray
 check: $(READY)
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
-	$(PY) -m mypy --strict ssp_env agents training benchmarks
+	$(PY) -m mypy --strict ssp_env ssp_agents training benchmarks
 
 format: $(READY)
 	$(PY) -m ruff format .

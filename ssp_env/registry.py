@@ -36,8 +36,8 @@ AgentFactory = Callable[..., Agent]
 
 MAX_ENTRIES = 32
 
-AGENTS: dict[str, str | AgentFactory] = {"world-expert": "ssp_env.world.experts:ExpertAgent"}
-"""Name to factory, or to where it is (``module:factory``)."""
+AGENTS: dict[str, str | Agent | AgentFactory] = {"world-expert": "ssp_env.world.experts:ExpertAgent"}
+"""Name to an agent, to what makes one, or to where either is (``module:name``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,21 +109,26 @@ def _files(value: object) -> Iterator[str]:
         yield value
 
 
-def register_agent(name: str, factory: AgentFactory) -> None:
-    """Make an agent available by name in this process; other processes need ``"module:factory"``.
+def register_agent(name: str, agent: Agent | AgentFactory) -> None:
+    """Make an agent available by name in this process; other processes need ``"module:name"``.
+
+    Args:
+        name: What configurations call it.
+        agent: An agent, or what makes one. A function from ``Conversation`` to text becomes an agent by
+            ``ssp_agents.scripted.FunctionAgent``.
 
     Raises:
-        ConfigError: If the name is taken by another factory or contains a colon.
+        ConfigError: If the name is taken by another agent or contains a colon.
     """
-    if ":" in name or AGENTS.get(name, factory) is not factory:
+    if ":" in name or AGENTS.get(name, agent) is not agent:
         raise ConfigError(f"expected a new name without a colon for an agent, got {name!r}; choose another")
-    AGENTS[name] = factory
+    AGENTS[name] = agent
 
 
 def build_agent(spec: object) -> Agent:
-    """Return the agent of a name, ``"module:factory"`` or ``{"name": either, "kwargs": {...}}``, built once.
+    """Return the agent of a name, ``"module:name"`` or ``{"name": either, "kwargs": {...}}``, built once.
 
-    A factory may also be a method of a class: ``"agents.hf:HFAgent.from_path"``.
+    What is named is an agent or makes one, such as ``"ssp_agents.hf:HFAgent.from_path"``.
 
     Raises:
         ConfigError: If there is no such agent, its arguments do not fit, or what it makes is no agent.
@@ -140,26 +145,30 @@ def clear() -> None:
 
 
 def _make_agent(name: str, arguments: dict[str, object]) -> Agent:
+    found = _find_agent(name)
+    if not arguments and isinstance(found, Agent) and not isinstance(found, type):
+        return found
     try:
-        agent = _agent_factory(name)(**arguments)
+        agent = cast("AgentFactory", found)(**arguments)
     except TypeError as error:
         raise ConfigError(
-            f"expected arguments that agent {name!r} takes, got {arguments!r} ({error}); correct them"
+            f"expected arguments that agent {name!r} takes, got {arguments!r} ({error}); correct them, or wrap a "
+            "function that replies in ssp_agents.scripted.FunctionAgent"
         ) from error
     if not isinstance(agent, Agent):
         raise ConfigError(f"expected agent {name!r} to have a method 'complete', got {type(agent).__name__}; add it")
     return agent
 
 
-def _agent_factory(name: str) -> AgentFactory:
+def _find_agent(name: str) -> object:
     entry = AGENTS.get(name, name)
     if not isinstance(entry, str):
         return entry
     module, colon, attribute = entry.partition(":")
     if not colon:
-        raise ConfigError(f"expected an agent or 'module:factory', got {name!r}; {suggest(name, list(AGENTS))}")
+        raise ConfigError(f"expected an agent or 'module:name', got {name!r}; {suggest(name, list(AGENTS))}")
     try:
-        return cast("AgentFactory", attrgetter(attribute)(import_module(module)))
+        return attrgetter(attribute)(import_module(module))
     except (ModuleNotFoundError, AttributeError, TypeError, ValueError) as error:
         raise ConfigError(f"expected an importable agent, got {entry!r} ({error}); check module and name") from error
 

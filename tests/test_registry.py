@@ -7,8 +7,10 @@ import os
 import threading
 from functools import reduce
 
+import gymnasium
 import pytest
 
+from ssp_agents.scripted import FunctionAgent
 from ssp_env import registry
 from ssp_env.errors import ConfigError, CorpusError
 from ssp_env.game.judges import ModelJudge
@@ -228,6 +230,30 @@ def test_agents_by_name_and_by_module_are_built_once():
     assert build_agent({"name": "tests.test_registry:Makers.yes", "kwargs": {"word": "no"}}) is not build_agent("yes")
     other = build_agent("tests.test_registry:make_yes_agent")
     assert other.complete([], sampling=None) == [] and Completion("yes")
+
+
+@FunctionAgent
+def reply(conversation):
+    return f"<answer>{len(conversation.text())}</answer>"
+
+
+def test_a_function_is_an_agent_in_one_line_for_judge_reader_and_opponent():
+    agent = FunctionAgent(lambda conversation: "<answer>Correct</answer>")
+    register_agent("mine", agent)
+    assert build_agent("mine") is agent
+    game = build_game({"judge": {"name": "model", "agent": "mine"}, "reader": {"agent": "mine"}})
+    assert game.reader.read([ReadingCase("Which?", ())]) == [Reading("Correct")]
+    assert gymnasium.make("SearchProposer-v0", opponent="mine").reset(seed=0)[0]
+    assert build_agent("tests.test_registry:reply") is reply
+
+
+def test_a_function_that_is_no_agent_is_told_how_to_become_one():
+    register_agent("bare", lambda conversation: "<answer>Correct</answer>")
+    with pytest.raises(ConfigError, match="ssp_agents.scripted.FunctionAgent"):
+        build_agent("bare")
+    register_agent("ready", FunctionAgent(str))
+    with pytest.raises(ConfigError, match="not callable"):
+        build_agent({"name": "ready", "kwargs": {"word": "no"}})
 
 
 def test_the_expert_of_the_world_is_there():

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from agents.hf import HFAgent
+from ssp_agents.hf import HFAgent
 from ssp_env.errors import RunError
 from ssp_env.game.pool import QuestionPool
 from ssp_env.game.records import round_record, round_statistics

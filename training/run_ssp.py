@@ -30,7 +30,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import tyro  # noqa: E402
 
-from agents.hf import HFAgent, load_model  # noqa: E402
+from ssp_agents.hf import HFAgent, load_model  # noqa: E402
 from ssp_env.cli.arguments import in_flags  # noqa: E402
 from ssp_env.errors import ConfigError, SSPError  # noqa: E402
 from ssp_env.types import Answer, Item, ReadingCase, RoleName, Task  # noqa: E402

@@ -28,7 +28,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.trainer_callback import PrinterCallback
 from trl import GRPOConfig, GRPOTrainer
 
-from agents.hf import HFAgent
+from ssp_agents.hf import HFAgent
 from ssp_env.errors import ConfigError, RunError
 from training.rows import TrainingRow
 from training.update import UPDATES, Driver, ScoredRow, UpdateSettings

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from agents.hf import HFAgent
+from ssp_agents.hf import HFAgent
 from ssp_env.types import RoleName
 from training.rows import TrainingRow
 

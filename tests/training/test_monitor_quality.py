@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from agents.scripted import FunctionAgent
+from ssp_agents.scripted import FunctionAgent
 from ssp_env.errors import AgentError
 from ssp_env.world.experts import ExpertAgent
 from training.config import RunConfig, resolved

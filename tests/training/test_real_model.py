@@ -34,7 +34,7 @@ def test_smollm_plays_and_learns_over_real_passages(data_dir, tmp_path):
     import torch
     from safetensors.torch import load_file
 
-    from agents.hf import HFAgent
+    from ssp_agents.hf import HFAgent
     from ssp_env.types import Conversation, Message, Sampling
     from training.convert_gguf import main as convert
     from training.run_ssp import main
