@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from os.path import commonprefix
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -85,10 +86,10 @@ def draw(results: Mapping[str, Sequence[Result]], kinds: Sequence[str], path: Pa
     shared = commonprefix(list(results)).rpartition("-")[0] if len(results) > 1 else ""
     for arm, runs in results.items():
         label = arm.removeprefix(f"{shared}-")
-        _curve(whole, evaluations(runs), lambda line: accuracy(line, kinds), label=label)
+        _curve(whole, evaluations(runs), partial(accuracy, kinds=kinds), label=label)
     first, runs = next(iter(results.items()))
     for kind in kinds:
-        _curve(by_kind, evaluations(runs), lambda line, kind=kind: float(str(line[f"held_out/{kind}"])), label=kind)
+        _curve(by_kind, evaluations(runs), partial(accuracy, kinds=[kind]), label=kind)
     whole.set(ylabel="held-out accuracy (greedy)", ylim=(-0.02, 1.02), title="mean over all kinds")
     by_kind.set(title=f"{first.removeprefix(f'{shared}-')}, by kind of question")
     for axes in (whole, by_kind):

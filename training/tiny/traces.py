@@ -140,7 +140,7 @@ def rollout(
 
 def tokenize(trajectory: Trajectory, tokenizer: PreTrainedTokenizerFast) -> Trace:
     """Return the token stream of an episode whose completions carry text only."""
-    chat = [dict(message) for message in trajectory.conversation.prompt]
+    chat = [{"role": message["role"], "content": message["content"]} for message in trajectory.conversation.prompt]
     ids = list(tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=False))
     written = [False] * len(ids)
     for turn in trajectory.conversation.turns:

@@ -94,7 +94,7 @@ def build_model(tokenizer: PreTrainedTokenizerFast, *, seed: int) -> PreTrainedM
         num_key_value_heads=3,
         max_position_embeddings=2048,
         tie_word_embeddings=True,
-        attn_implementation="sdpa",
+        attn_implementation="sdpa",  # type: ignore[call-arg]
         bos_token_id=tokenizer.bos_token_id,
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
@@ -210,11 +210,9 @@ def save(
     config: WarmStartConfig, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, figures: Mapping[str, object]
 ) -> None:
     """Write weights in half precision and the tokenizer; the card comes last and marks the folder as complete."""
-    import torch
-
     config.output.mkdir(parents=True, exist_ok=True)
     (config.output / CARD).unlink(missing_ok=True)
-    model.to(torch.float16).save_pretrained(config.output)
+    model.half().save_pretrained(config.output)
     tokenizer.save_pretrained(config.output)
     settings = {key: value for key, value in asdict(config).items() if key != "output"}
     settings["start"] = config.start and config.start.as_posix()
@@ -263,7 +261,7 @@ def run(config: WarmStartConfig) -> None:
     start = time.monotonic()
     n_tokens = train(config, model, tokenizer)
     trained_s = round(time.monotonic() - start)
-    figures = measure_start(model.to(torch.float16).to(torch.float32), tokenizer, n_tasks=config.n_tasks)
+    figures = measure_start(model.half().float(), tokenizer, n_tasks=config.n_tasks)
     print(json.dumps(figures, indent=2))
     save(
         config,
