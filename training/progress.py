@@ -114,7 +114,9 @@ def draw_curves(lines: Sequence[Line], path: Path) -> None:
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4), layout="constrained")
     evaluated = [line for line in lines if held_out(line)]
     for kind in held_out(evaluated[0]) if evaluated else ():
-        points = [(line["round"], held_out(line)[kind]) for line in evaluated if kind in held_out(line)]
+        points: list[tuple[object, object]] = [
+            (line["round"], held_out(line)[kind]) for line in evaluated if kind in held_out(line)
+        ]
         left.plot(*zip(*points, strict=True), marker="o", markersize=3, label=kind)
     left.set(title="Held-out accuracy (greedy)", xlabel="round", ylim=(-0.02, 1.02))
     for key, label in (
