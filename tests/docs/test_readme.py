@@ -15,6 +15,8 @@ from ssp_env.game.rules import PRESETS
 from ssp_env.retrieval import RETRIEVERS
 from tests.endpoint import chat, serve
 from tests.test_architecture import LAYERS
+from training.config import RunConfig, to_json
+from training.run_folder import flat
 
 PASSAGES = (
     {"id": "1", "title": "Oxley", "text": "Oxley is a town on the river Elm."},
@@ -95,11 +97,10 @@ def test_the_make_targets_exist(readme: str, repository: Path) -> None:
     assert set(re.findall(r"^make ([a-z-]+)", readme, re.MULTILINE)) <= targets
 
 
-def test_the_flags_of_the_training_command_exist(readme: str, repository: Path) -> None:
+def test_the_flags_of_the_training_command_exist(readme: str) -> None:
     (command,) = re.findall(r"training/run_ssp\.py (--.*)", readme)
-    config = (repository / "training" / "config.py").read_text(encoding="utf-8")
-    fields = set(re.findall(r"^    (\w+):", config, re.MULTILINE))
-    assert {flag.replace("-", "_") for flag in re.findall(r"--([a-z-]+)", command)} <= fields
+    fields = {*flat(to_json(RunConfig())), "preset"}
+    assert {flag.replace("-", "_") for flag in re.findall(r"--([a-z.-]+)", command)} <= fields
 
 
 def test_the_contribution_guide_shows_layers_as_they_are_enforced(repository: Path) -> None:
