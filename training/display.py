@@ -125,7 +125,9 @@ def draw_curves(lines: Sequence[Line], path: Path, *, title: str = "") -> None:
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(12, 4.6), layout="constrained")
     examined = [line for line in lines if held_out(line)]
     for kind in held_out(examined[0]) if examined else ():
-        points = [(line["round"], 100 * held_out(line)[kind]) for line in examined if kind in held_out(line)]
+        points: list[tuple[object, object]] = [
+            (line["round"], 100 * held_out(line)[kind]) for line in examined if kind in held_out(line)
+        ]
         style = "-" if kind in _mean_kinds(examined[0]) else ":"
         left.plot(*zip(*points, strict=True), style, marker="o", markersize=3, linewidth=1, label=kind)
     if examined:
