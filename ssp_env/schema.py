@@ -77,7 +77,7 @@ def parse(kind: type[T], value: object, *, what: str, error: Refuse = ConfigErro
     if isinstance(value, Mapping):
         _check_keys(kind, value, what, error, all_keys=all_keys)
     record = _convert(kind, value, what, error)
-    canonical(value, error=error)
+    _write(value, error)
     return record
 
 
@@ -139,12 +139,7 @@ def named(value: object, known: Collection[str], *, what: str, key: str = "name"
 def canonical(value: object, *, error: Refuse = ConfigError) -> str:
     """Return a value as canonical JSON; raises what ``error`` makes if it is not plain JSON, or nested too deep."""
     check_depth(value, error=error)
-    try:
-        return json.dumps(value, sort_keys=True, allow_nan=False, default=_listed)
-    except (TypeError, ValueError) as problem:
-        raise error(
-            f"expected plain JSON, got {shown(value)} ({problem}); pass names, numbers, and paths as str(path)"
-        ) from problem
+    return _write(value, error)
 
 
 def plain(record: object) -> dict[str, object]:
@@ -154,12 +149,13 @@ def plain(record: object) -> dict[str, object]:
 
 def check_depth(value: object, *, error: Refuse = ConfigError) -> None:
     """Refuse settings nested so deep that they cannot even be shown."""
-    level = [value]
-    for _ in range(MAX_DEPTH):
+    level, depth = [value], 0
+    while level:
+        if depth == MAX_DEPTH:
+            raise error(f"expected settings at most {MAX_DEPTH} levels deep, got more; nest fewer")
         nested = [part.values() if isinstance(part, Mapping) else part for part in level]
         level = [inner for part in nested if isinstance(part, ValuesView | list | tuple) for inner in part]
-    if level:
-        raise error(f"expected settings at most {MAX_DEPTH} levels deep, got more; nest fewer")
+        depth += 1
 
 
 def suggest(name: object, known: Collection[str]) -> str:
@@ -178,6 +174,16 @@ def shown(value: object) -> str:
 def _did_you_mean(name: object, known: Collection[str]) -> str:
     close = difflib.get_close_matches(name, known, n=1) if isinstance(name, str) else ()
     return f"did you mean {close[0]!r}?" if close else ""
+
+
+def _write(value: object, error: Refuse) -> str:
+    """Return canonical JSON of a value that is not too deep."""
+    try:
+        return json.dumps(value, sort_keys=True, allow_nan=False, default=_listed)
+    except (TypeError, ValueError) as problem:
+        raise error(
+            f"expected plain JSON, got {shown(value)} ({problem}); pass names, numbers, and paths as str(path)"
+        ) from problem
 
 
 def _listed(value: object) -> object:
@@ -208,9 +214,10 @@ def _check_keys(kind: type, value: Mapping[str, object], what: str, error: Refus
     check_keys(value, hints, what=what, error=error)
     if all_keys and (missing := sorted(set(hints) - set(value))):
         raise error(f"expected all settings of {what}, got none for {missing}; add them")
-    for name, inner in value.items():
+    objects = [(name, inner) for name, inner in value.items() if isinstance(inner, Mapping)]
+    for name, inner in objects:
         for part in _parts(hints[name]):
-            if isinstance(part, type) and dataclasses.is_dataclass(part) and isinstance(inner, Mapping):
+            if isinstance(part, type) and dataclasses.is_dataclass(part):
                 _check_keys(part, inner, f"{name!r} of {what}", error, all_keys=all_keys)
 
 
