@@ -37,7 +37,7 @@ except ImportError as error:
 
 
 class SearchSelfPlayAEC(AECEnv[str, str, str | None]):  # type: ignore[misc]
-    """A round of search self-state in PettingZoo's agent-environment cycle.
+    """A round of search self-play in PettingZoo's agent-environment cycle.
 
     Options of ``reset``, rules and rewards are those of ``SearchSelfPlay-v0``. An agent sees its own prompt and
     replies, and "" while another one acts.
