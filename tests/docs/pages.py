@@ -43,7 +43,6 @@ def shown_in(parts: Iterable[str], text: str) -> bool:
 def missing_links(page: Path) -> list[str]:
     """Return the links of a page to files or headings that do not exist."""
     links = [link for link in re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8")) if "://" not in link]
-    assert links
     return [link for link in links if not _leads_somewhere(page, link)]
 
 

@@ -55,7 +55,7 @@ def test_all_that_an_agent_gets_and_returns_is_described(page: str) -> None:
 
 
 def test_the_classes_named_exist(page: str, folder: Path) -> None:
-    names = re.findall(r"^\| `((?:agents|ssp_env)\.[\w.]+)` \|", page, re.MULTILINE)
+    names = re.findall(r"^\| `((?:ssp_agents|ssp_env)\.[\w.]+)` \|", page, re.MULTILINE)
     code = "".join(f"from {name.rpartition('.')[0]} import {name.rpartition('.')[2]}\n" for name in names)
     assert len(names) == 5
     run_block(code, folder)

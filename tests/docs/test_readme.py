@@ -9,6 +9,7 @@ import pytest
 
 from tests.docs.pages import blocks_of, missing_links, run_block, shown_in
 
+
 @pytest.fixture(scope="module")
 def readme(repository: Path) -> str:
     return (repository / "README.md").read_text(encoding="utf-8")
@@ -56,12 +57,3 @@ def test_the_files_of_the_tree_exist(readme: str, repository: Path) -> None:
 def test_the_make_targets_exist(readme: str, repository: Path) -> None:
     targets = set(re.findall(r"^([a-z-]+):", (repository / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     assert set(re.findall(r"^make ([a-z-]+)", readme, re.MULTILINE)) <= targets
-
-
-def test_the_flags_of_the_training_command_exist(readme: str, repository: Path) -> None:
-    (command,) = re.findall(r"training/run_ssp\.py (--.*)", readme)
-    config = (repository / "training" / "config.py").read_text(encoding="utf-8")
-    fields = set(re.findall(r"^    (\w+):", config, re.MULTILINE))
-    assert {flag.replace("-", "_") for flag in re.findall(r"--([a-z-]+)", command)} <= fields
-
-
