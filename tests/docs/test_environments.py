@@ -57,14 +57,16 @@ def test_the_options_of_reset_are_taken(page: str, folder: Path) -> None:
 def test_the_environment_over_an_own_corpus_plays(page: str, folder: Path) -> None:
     search, answer = "<search>Oxley</search>", "<answer>Lake Tarn</answer>"
     code = block(page, 'corpus="passages.jsonl"')
-    shown = run_block(f"{code}env.reset(seed=0)\nprint(env.step({search!r})[0])\nprint(env.step({answer!r})[1])", folder)
+    shown = run_block(
+        f"{code}env.reset(seed=0)\nprint(env.step({search!r})[0])\nprint(env.step({answer!r})[1])", folder
+    )
     assert "Oxley is a town on the river Elm." in shown
     assert shown.splitlines()[-1] == "1.0"
 
 
 def test_the_rules_are_those_that_were_asked_for(page: str, folder: Path) -> None:
-    code = f"{block(page, 'learnability')}played = env.unwrapped.game.rules\nprint(played.n_solves, played.proposer_reward)"
-    assert run_block(code, folder) == "8 learnability\n"
+    shown = "played = env.unwrapped.game.rules\nprint(played.n_solves, played.proposer_reward)"
+    assert run_block(block(page, "learnability") + shown, folder) == "8 learnability\n"
 
 
 def test_all_keys_of_info_are_described_and_no_others(page: str) -> None:

@@ -24,7 +24,8 @@ def intervals(figures: object) -> Iterator[tuple[float, float, float]]:
 
 def test_every_interval_stands_in_a_card(repository: Path) -> None:
     page = " ".join((repository / "docs" / "findings.md").read_text(encoding="utf-8").split())
-    cards = [json.loads(path.read_text("utf-8")) for path in (repository / "benchmarks/results").glob("ablation_*.json")]
+    paths = (repository / "benchmarks" / "results").glob("ablation_*.json")
+    cards = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
     known = [found for card in cards for found in intervals(card["figures"])]
     told = re.findall(r"[+-]?\d?\.\d{3}(?: is)? \[[^]]*\d\]", page)
     assert len(told) > 80
