@@ -14,7 +14,7 @@ READY := $(VENV)/.ready
 # The arm reluctant-self-play of benchmarks/arms.toml.
 RUN := --model training/tiny/reluctant_02 --demanded-searches 3 --n-rounds 80
 PIP := $(PY) -m pip --disable-pip-version-check install --quiet
-EXTRAS := train,dense,rank-bm25,pettingzoo,serve,ingest,zim,dev
+EXTRAS := train,eval,dense,rank-bm25,pettingzoo,serve,ingest,zim,dev
 
 # Another active environment, or modules on PYTHONPATH, must not leak into this one.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
@@ -36,7 +36,7 @@ test-ray: $(READY) ray
 check: $(READY)
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
-	$(PY) -m mypy --strict ssp_env agents
+	$(PY) -m mypy --strict ssp_env agents training benchmarks
 
 format: $(READY)
 	$(PY) -m ruff format .

@@ -1,4 +1,4 @@
-"""Result cards: figures together with what is needed to produce them again.
+"""What benchmarks share: the real data, and result cards, figures together with what produces them again.
 
 A card is one JSON file: the figures, the command, the commit, the seeds, the machine and the versions of what matters.
 """
@@ -63,10 +63,17 @@ def write_card(
 
 
 def command_line() -> str:
-    """Return the command that runs now, with the script's path relative to the repository."""
-    script = Path(sys.argv[0]).resolve()
-    name = script.relative_to(ROOT) if script.is_relative_to(ROOT) else script.name
-    return shlex.join(["python", str(name), *sys.argv[1:]])
+    """Return the command that runs now as a reader types it: paths of this machine become relative to the root."""
+    words = [os.path.relpath(word, ROOT) if Path(word).is_absolute() else word for word in sys.argv]
+    return shlex.join(["python", *words])
+
+
+def data_folder() -> Path:
+    """Return the folder of real passages: $SSP_DATA, or ../shared/data beside the repository."""
+    folder = Path(os.environ.get("SSP_DATA", ROOT.parent / "shared" / "data"))
+    if not folder.is_dir():
+        raise SystemExit(f"expected a folder of real passages, got {folder}; set SSP_DATA to one")
+    return folder
 
 
 def commit() -> str:

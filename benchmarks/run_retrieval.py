@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import tempfile
 import time
 from dataclasses import dataclass
@@ -20,9 +19,10 @@ import numpy as np
 import numpy.typing as npt
 import tyro
 
-from benchmarks.card import ROOT, command_line, write_card
+from benchmarks.card import command_line, data_folder, write_card
 from ssp_env.corpus import JsonlCorpus, open_corpus
 from ssp_env.eval.metrics import recall_at, reciprocal_rank
+from ssp_env.eval.stats import bootstrap
 from ssp_env.protocols import Retriever
 from ssp_env.retrieval import make_retriever
 from ssp_env.retrieval.hybrid import HybridRetriever
@@ -73,7 +73,7 @@ class Question:
 def main(config: Config) -> None:
     """Run all measurements and write the card."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    data = config.data or Path(os.environ.get("SSP_DATA", ROOT.parent / "shared" / "data"))
+    data = config.data or data_folder()
     paths = sorted(data.glob("passages_*.jsonl"))
     questions = read_questions(data / "questions_multihop.jsonl")
     figures: dict[str, object] = {"indexing": time_indexing(paths)}
@@ -96,7 +96,7 @@ def main(config: Config) -> None:
 
 def read_questions(path: Path) -> list[Question]:
     """Read the questions that have gold passages."""
-    rows = [json.loads(line) for line in path.read_bytes().splitlines()]
+    rows = map(json.loads, path.read_bytes().splitlines())
     return [Question(row["dataset"], row["question"], frozenset(row["supporting_ids"])) for row in rows]
 
 
@@ -129,11 +129,11 @@ def compare(
     for name, retriever in retrievers.items():
         figures[name], values[name] = measure(retriever, questions, rng=rng, n_resamples=n_resamples)
         logging.info("%s: %s", name, json.dumps(figures[name]))
-    pairs = [(name, "bm25", "recall_at_10") for name in values if name != "bm25"]
+    pairs = [(name, "bm25", "mean_recall_at_10") for name in values if name != "bm25"]
     pairs += [(RERANKED, HYBRID, metric) for metric in values.get(RERANKED, {})]
     for name, other, metric in pairs:
         difference = interval(values[name][metric] - values[other][metric], rng=rng, n_resamples=n_resamples)
-        figures[f"{name}_minus_{other}_{metric}"] = difference
+        figures[f"{name}_minus_{other}_{metric.removeprefix('mean_')}"] = difference
         logging.info("%s minus %s, %s: %s", name, other, metric, difference)
     return figures
 
@@ -146,12 +146,12 @@ def measure(
     start, cpu_start = time.perf_counter(), time.process_time()
     found = [[result.passage.id for result in retriever.search([q.text], K)[0]] for q in questions]
     seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu_start
-    pairs = list(zip(found, questions, strict=True))
-    recalls = np.array([recall_at(ids, q.gold, k=K) for ids, q in pairs])
+    pairs = [(ids, q.gold) for ids, q in zip(found, questions, strict=True)]
+    recalls = np.array([recall_at(ids, gold, k=K) for ids, gold in pairs])
     values = {
-        "recall_at_10": recalls,
-        "recall_at_3": np.array([recall_at(ids, q.gold, k=SHOWN) for ids, q in pairs]),
-        "mrr_at_10": np.array([reciprocal_rank(ids, q.gold) for ids, q in pairs]),
+        "mean_recall_at_10": recalls,
+        "mean_recall_at_3": np.array([recall_at(ids, gold, k=SHOWN) for ids, gold in pairs]),
+        "mrr_at_10": np.array([reciprocal_rank(ids, gold) for ids, gold in pairs]),
     }
     by_dataset: dict[str, object] = {}
     for dataset in sorted({question.dataset for question in questions}):
@@ -162,9 +162,7 @@ def measure(
             "mean_recall_at_10": round(float(chosen.mean()), 4),
         }
     figures: dict[str, object] = {
-        "mean_recall_at_10": interval(values["recall_at_10"], rng=rng, n_resamples=n_resamples),
-        "mean_recall_at_3": interval(values["recall_at_3"], rng=rng, n_resamples=n_resamples),
-        "mrr_at_10": interval(values["mrr_at_10"], rng=rng, n_resamples=n_resamples),
+        **{name: interval(each, rng=rng, n_resamples=n_resamples) for name, each in values.items()},
         "ms_per_query": round(1000 * seconds / len(questions), 2),
         "cpu_ms_per_query": round(1000 * cpu_seconds / len(questions), 2),
         "by_dataset": by_dataset,
@@ -173,13 +171,9 @@ def measure(
 
 
 def interval(values: Floats, *, rng: np.random.Generator, n_resamples: int) -> dict[str, float]:
-    """Return the mean and its 95 % percentile bootstrap interval over questions.
-
-    Given differences of two systems on the same questions, this is the paired bootstrap.
-    """
-    means = values[rng.integers(0, len(values), size=(n_resamples, len(values)))].mean(axis=1)
-    low, high = np.percentile(means, [2.5, 97.5])
-    return {"mean": round(float(values.mean()), 4), "low": round(float(low), 4), "high": round(float(high), 4)}
+    """Return the mean and its 95 % interval over questions; of differences between two systems it is paired."""
+    low, high = bootstrap(values, rng=rng, n_resamples=n_resamples)
+    return {"mean": round(float(values.mean()), 4), "low": round(low, 4), "high": round(high, 4)}
 
 
 def minilm_folder() -> Path:

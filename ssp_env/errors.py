@@ -17,6 +17,9 @@ Wrong argument values stay ``ValueError`` and ``TypeError``. What a *model* does
 an observation. What *we* do wrong is never an observation and never a reward.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class SSPError(Exception):
     """Base of all deliberate failures."""
@@ -56,3 +59,16 @@ class SpaceError(SSPError):
 
 class RunError(SSPError):
     """Raised when a run folder cannot be used as asked, or a round gave what must not be trained on."""
+
+
+@contextmanager
+def needs(package: str, *, extra: str, use: str) -> Iterator[None]:
+    """Import optional packages in a ``with`` block; where one is missing, say which extra brings it.
+
+    Raises:
+        ImportError: If an import in the block fails.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise ImportError(f"{use} needs {package}: pip install 'ssp-env[{extra}]'") from error

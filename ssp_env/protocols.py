@@ -70,7 +70,12 @@ class Corpus(Protocol):
         ...
 
     def at(self, position: int) -> Passage:
-        """Return the passage at a position; raises ``IndexError`` outside the range."""
+        """Return the passage at a position.
+
+        Raises:
+            IndexError: If the position is outside the range.
+            CorpusError: If it lies in a file that was changed after it was opened.
+        """
         ...
 
     def get(self, passage_id: str) -> Passage:
@@ -89,8 +94,10 @@ class Retriever(Protocol):
         string is a valid query.
 
         Raises:
+            TypeError: If ``queries`` is a single string.
             ValueError: If ``k`` is not positive.
-            RetrievalError: If the retriever cannot answer.
+            RetrievalError: If the retriever cannot answer: an outage, an index that cannot be read, vectors or scores
+                that are no finite numbers of the expected shape.
         """
         ...
 

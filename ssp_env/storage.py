@@ -1,4 +1,4 @@
-"""Saved folders that exist whole or not at all.
+"""Files on disk: folders that exist whole or not at all, JSON that is replaced whole, packed files read as a stream.
 
 A folder is built under a temporary name beside its final one, gets its manifest last, and is then renamed. A folder
 is complete when its manifest is there and every file the manifest lists has its recorded size; anything else is the
@@ -8,21 +8,25 @@ What goes into a folder is its owner's business.
 
 from __future__ import annotations
 
+import bz2
 import fcntl
+import gzip
 import json
 import os
 import shutil
 import stat
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from hashlib import blake2b
 from pathlib import Path
-from typing import Literal
+from typing import IO, Literal
 
-from ssp_env.errors import ConfigError, StaleIndexError
+from ssp_env.errors import ConfigError, StaleIndexError, needs
 
 MANIFEST = "manifest.json"
+BLOCK_BYTES = 1 << 18
+"""What is read at a time. An interrupted ``ssp corpus build`` goes on only where sources are cut as before."""
 
 
 def ensure_folder(
@@ -63,23 +67,10 @@ def ensure_folder(
         return _build(folder, wanted, build)
 
 
-def table_folder(kind: str, files: Sequence[Path], *, beside: Path, index_dir: Path | None) -> Path:
-    """Return where the table of these files lies: ``beside`` them, or in a folder that other files may share."""
-    if index_dir is None:
-        return beside / kind
-    paths = "\n".join(str(file.absolute()) for file in files)
-    digest = blake2b(paths.encode("utf-8", "surrogateescape"), digest_size=4).hexdigest()
-    return index_dir.absolute() / f"{kind}-{digest}"
-
-
 def find_folder(
     folder: Path, expected: Mapping[str, object], *, on_mismatch: Literal["refuse", "replace"] = "refuse"
 ) -> dict[str, object] | None:
-    """Return the manifest of a complete folder that says what is expected, or None when it has to be built.
-
-    Raises:
-        StaleIndexError: If the folder is complete but was made from something else, and ``on_mismatch`` is refuse.
-    """
+    """Return the manifest of a complete folder that says what is expected, or None when it has to be built."""
     wanted = _plain(expected)
     manifest = read_manifest(folder)
     if manifest is None or _agrees(manifest, wanted):
@@ -93,21 +84,110 @@ def read_manifest(folder: Path) -> dict[str, object] | None:
     """Return the manifest of a folder, or None when the folder is missing or incomplete."""
     try:
         manifest: dict[str, object] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        whole = manifest["files"] == {name: (folder / name).stat().st_size for name in dict(manifest["files"])}  # type: ignore[call-overload]
+        return manifest if is_whole(folder, manifest["files"]) else None
     except (FileNotFoundError, NotADirectoryError, ValueError, TypeError, KeyError):
         return None
-    return manifest if whole else None
 
 
 def write_json(path: Path, value: Mapping[str, object]) -> None:
-    """Write a JSON file whole: to a temporary sibling first, then renamed over the old file."""
-    text = json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False)
+    """Write a JSON file whole."""
+    with replacing(path) as file:
+        file.write(f"{json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False)}\n".encode())
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """Write a file whole or not at all: to a temporary sibling first, which is then renamed over the old file."""
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    with open(temporary, "w", encoding="utf-8") as handle:
-        handle.write(f"{text}\n")
-        handle.flush()
-        os.fsync(handle.fileno())
-    os.replace(temporary, path)
+    try:
+        with open(temporary, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def file_sizes(folder: Path) -> dict[str, object]:
+    """Return the size of every file below a folder, by path."""
+    return {file.relative_to(folder).as_posix(): file.stat().st_size for file in folder.rglob("*") if file.is_file()}
+
+
+def is_whole(folder: Path, sizes: object) -> bool:
+    """Return whether a folder holds these files in these sizes; raises ``TypeError`` if it is no such mapping."""
+    try:
+        return sizes == {name: (folder / name).stat().st_size for name in dict(sizes)}  # type: ignore[call-overload]
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def unpacked(path: Path, packing: str) -> Iterator[tuple[bytes, int]]:
+    """Yield pieces of the content of a file, each with the position reached on disk.
+
+    Args:
+        path: The file.
+        packing: ``plain``, ``gzip``, ``bzip2`` or ``zstd``; of packed data several streams may follow each other.
+
+    Raises:
+        OSError: If the file cannot be read, or is broken or cut off.
+        ImportError: If it is a zstd file and ``zstandard`` is missing.
+    """
+    pieces = {"plain": _plain_pieces, "gzip": _gzip_pieces, "bzip2": _bzip2_pieces, "zstd": _zstd_pieces}[packing]
+    try:
+        with open(path, "rb") as file:
+            for piece in pieces(file):
+                yield piece, file.tell()
+    except (EOFError, zlib.error) as error:
+        raise OSError(str(error)) from error
+
+
+def _plain_pieces(file: IO[bytes]) -> Iterator[bytes]:
+    while piece := file.read(BLOCK_BYTES):
+        yield piece
+
+
+def _gzip_pieces(packed: IO[bytes]) -> Iterator[bytes]:
+    with gzip.GzipFile(fileobj=packed) as stream:
+        while piece := stream.read(4 * BLOCK_BYTES):
+            yield piece
+
+
+def _bzip2_pieces(packed: IO[bytes]) -> Iterator[bytes]:
+    """Decompress stream after stream; one that does not end was cut off."""
+    stream = bz2.BZ2Decompressor()
+    data = packed.read(BLOCK_BYTES)
+    is_open = False
+    while data:
+        while data or not stream.needs_input:
+            is_open = True
+            yield stream.decompress(data, BLOCK_BYTES * 4)
+            data = b""
+            if stream.eof:
+                data, stream, is_open = stream.unused_data, bz2.BZ2Decompressor(), False
+        data = packed.read(BLOCK_BYTES)
+    if is_open:
+        raise EOFError("an end before the end-of-stream mark")
+
+
+def _zstd_pieces(packed: IO[bytes]) -> Iterator[bytes]:
+    """Decompress frame after frame; one that does not end was cut off."""
+    with needs("zstandard", extra="zst", use="a .zst corpus"):
+        import zstandard
+    frame = None
+    data = packed.read(4 * BLOCK_BYTES)
+    try:
+        while data:
+            frame = frame or zstandard.ZstdDecompressor().decompressobj()
+            yield frame.decompress(data)
+            data = frame.unused_data if frame.eof else b""
+            frame = None if frame.eof else frame
+            data = data or packed.read(4 * BLOCK_BYTES)
+    except zstandard.ZstdError as error:
+        raise EOFError(str(error)) from error
+    if frame is not None:
+        raise EOFError("a file that ends too early")
 
 
 def _plain(value: Mapping[str, object]) -> dict[str, object]:
@@ -151,9 +231,7 @@ def _build(folder: Path, wanted: dict[str, object], build: Callable[[Path], Mapp
     temporary = folder.with_name(f"{prefix}{uuid.uuid4().hex}")
     temporary.mkdir()
     try:
-        facts = _plain(build(temporary))
-        sizes = {p.relative_to(temporary).as_posix(): p.stat().st_size for p in temporary.rglob("*") if p.is_file()}
-        manifest = {**facts, **wanted, "files": sizes}
+        manifest = {**_plain(build(temporary)), **wanted, "files": file_sizes(temporary)}
         write_json(temporary / MANIFEST, manifest)
         if folder.exists():
             retired = folder.with_name(f"{prefix}{uuid.uuid4().hex}")

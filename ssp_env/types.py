@@ -32,6 +32,25 @@ class Passage:
 
 
 @dataclass(frozen=True, slots=True)
+class Section:
+    """A part of a page; the lead has an empty heading and level 1, headings below it count from 2."""
+
+    heading: str
+    level: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A whole page; ``links`` are the titles of other pages, each once."""
+
+    id: str
+    title: str
+    sections: tuple[Section, ...]
+    links: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class SearchResult:
     """A passage found for a query; ``rank`` counts from 0 and a higher ``score`` is always better."""
 

@@ -44,11 +44,11 @@ MAY_IMPORT = {
 OWNERS = {
     "gymnasium": ("ssp_env/spaces.py", "ssp_env/envs/", "benchmarks/"),
     "tantivy": ("ssp_env/retrieval/bm25.py",),
-    "faiss": ("ssp_env/retrieval/faiss_index.py", "ssp_env/retrieval/faiss_build.py"),
+    "faiss": ("ssp_env/retrieval/faiss_index.py", "ssp_env/build/indexes.py"),
     "sentence_transformers": ("ssp_env/retrieval/encoders.py", "ssp_env/retrieval/rerank.py"),
     "rank_bm25": ("ssp_env/retrieval/rank_bm25.py",),
     "pettingzoo": ("ssp_env/envs/aec.py",),
-    "zstandard": ("ssp_env/corpus/",),
+    "zstandard": ("ssp_env/storage.py",),
     "mwparserfromhell": ("ssp_env/build/ingest/",),
     "pyarrow": ("ssp_env/build/ingest/",),
     "libzim": ("ssp_env/build/ingest/",),
@@ -59,7 +59,8 @@ OWNERS = {
     "transformers": ("agents/hf.py", "training/"),
     "trl": ("training/trainer.py",),
     "peft": ("training/",),
-    "tyro": ("training/", "benchmarks/"),
+    "tyro": ("ssp_env/cli/", "training/", "benchmarks/"),
+    "scipy": ("ssp_env/eval/stats.py",),
     "onnx": ("benchmarks/ms_marco.py",),
 }
 """Third-party packages and the only places that may import them."""

@@ -107,10 +107,10 @@ def test_every_dependency_is_pinned_within_its_range(
         assert requirement.specifier.contains(next(iter(pinned)).version), f"{text} excludes {pinned}"
 
 
-def test_the_core_needs_three_packages(project: dict[str, dict[str, object]]) -> None:
+def test_the_core_needs_four_packages(project: dict[str, dict[str, object]]) -> None:
     needed = project["project"]["dependencies"]
     assert isinstance(needed, list)
-    assert sorted(map(distribution_name, needed)) == ["gymnasium", "numpy", "tantivy"]
+    assert sorted(map(distribution_name, needed)) == ["gymnasium", "numpy", "tantivy", "tyro"]
 
 
 def test_the_makefile_installs_only_extras_that_exist(repository: Path, project: dict[str, dict[str, object]]) -> None:
@@ -118,6 +118,11 @@ def test_the_makefile_installs_only_extras_that_exist(repository: Path, project:
     extras = project["project"]["optional-dependencies"]
     assert isinstance(extras, dict)
     assert set(line.split(",")) <= set(extras)
+
+
+def test_the_hook_runs_the_same_checks(repository: Path) -> None:
+    hook = (repository / ".pre-commit-config.yaml").read_text(encoding="utf-8")
+    assert re.findall(r"(?:repo|entry): (.*)", hook) == ["local", "make check"]
 
 
 def test_every_extra_that_an_error_names_exists(repository: Path, project: dict[str, dict[str, object]]) -> None:

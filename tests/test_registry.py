@@ -15,7 +15,7 @@ from ssp_env.game.judges import ModelJudge
 from ssp_env.game.readers import AgentReader
 from ssp_env.registry import build_agent, build_game, clear, register_agent
 from ssp_env.types import Answer, Completion, JudgeCase, Reading, ReadingCase
-from ssp_env.world import KINDS, OracleReader, drawn
+from ssp_env.world import KINDS, OracleReader, sampling
 from tests.fakes import ScriptedAgent, ask
 
 
@@ -71,7 +71,9 @@ def test_world_tasks_repeat_and_differ_between_worlds():
 
 def test_tasks_and_seeds_of_a_world_are_drawn_when_they_are_needed(monkeypatch):
     draws = []
-    monkeypatch.setattr(drawn, "sample_answers", lambda world, n, rng, **_: draws.append(n) or [Answer("a", "b")] * n)
+    monkeypatch.setattr(
+        sampling, "sample_answers", lambda world, n, rng, **_: draws.append(n) or [Answer("a", "b")] * n
+    )
     game = build_game({})
     assert draws == []
     assert (

@@ -145,16 +145,19 @@ class RunConfig:
     """Rounds between evaluations."""
     eval_samples: int = 0
     """Sampled solves of each held-out question before the first and after the last round, for pass@k; 0: none."""
+    sample_every: int = 10
+    """Rounds between games that are shown on the screen; 0: none."""
     checkpoint_every: int = 20
     """Rounds between checkpoints."""
     keep_checkpoints: int = 2
-    """How many checkpoints stay on disk."""
+    """How many checkpoints stay on disk; besides them the best by held-out accuracy stays."""
     on_collapse: Literal["warn", "stop"] = "warn"
     """What follows when training collapses; the last checkpoint before it stays on disk either way."""
 
 
 MAY_CHANGE = (
-    "out", "resume", "n_rounds", "eval_every", "checkpoint_every", "keep_checkpoints", "on_collapse", "threads",
+    "out", "resume", "n_rounds", "eval_every", "sample_every", "checkpoint_every", "keep_checkpoints", "on_collapse",
+    "threads",
 )  # fmt: skip
 """Fields that a resumed run may give anew."""
 
@@ -164,8 +167,8 @@ _POSITIVE = (
 )  # fmt: skip
 _NOT_NEGATIVE = (
     "seed", "warm_up_rounds", "lr", "warmup_steps", "weight_decay", "proposer_weight", "lora_rank", "threads",
-    "eval_samples", "eval_questions", "solver_beta", "solver_clip_low", "solver_clip_high", "proposer_beta",
-    "proposer_clip_low", "proposer_clip_high",
+    "eval_samples", "eval_questions", "sample_every", "solver_beta", "solver_clip_low", "solver_clip_high",
+    "proposer_beta", "proposer_clip_low", "proposer_clip_high",
 )  # fmt: skip
 
 

@@ -63,9 +63,8 @@ def _convert(source: Path, folder: Path) -> Mapping[str, object]:
 
     tokenizer = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
     model = AutoModelForCausalLM.from_pretrained(source.parent, gguf_file=source.name, dtype="float32")
-    model.hf_quantizer = None
-    model.is_quantized = False
-    model.quantization_method = None
+    for name, value in {"hf_quantizer": None, "is_quantized": False, "quantization_method": None}.items():
+        setattr(model, name, value)
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
     model.save_pretrained(folder)

@@ -7,7 +7,7 @@ remembered from round to round is the weights, the optimiser and the pool of que
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +22,8 @@ from ssp_env.types import Round, Sampling, Trajectory
 from training import monitor
 from training.advantages import Aggregation, coefficients, estimate
 from training.config import RunConfig
-from training.evaluate import evaluate, pass_at_k
+from training.display import game_text, sample_game
+from training.evaluate import best_round, evaluate, pass_at_k
 from training.games import Games, fill_pool, plan_of_round
 from training.monitor import Alarm, alarms, good_before, role_entropy
 from training.progress import Progress
@@ -50,7 +51,10 @@ class SelfPlayDriver:
             progress: What is shown.
             frozen: The initial policy, for the role that is not trained.
         """
-        self.config, self.games, self.folder, self.progress, self.frozen = config, games, folder, progress, frozen
+        self.config, self.folder, self.progress, self.frozen = config, folder, progress, frozen
+        readers = {id(g.reader): progress.watched_reader(g.reader) for g in games.training if g.reader}
+        watched = tuple(replace(game, reader=readers.get(id(game.reader))) for game in games.training)
+        self.games = replace(games, training=watched)
         self.pool = QuestionPool()
         self.round = 0
         if folder.checkpoint is None:
@@ -66,6 +70,7 @@ class SelfPlayDriver:
         self._figures: Figures = {}
         self._lines: list[Mapping[str, object]] = [*folder.metrics()]
         self._alarms: list[Alarm] = alarms(self._lines)
+        self._told = {alarm.name for alarm in self._alarms if alarm.remedy}
 
     def run_round(self, agent: HFAgent) -> list[ScoredRow]:
         """Play one round; before the first one, evaluate."""
@@ -73,7 +78,11 @@ class SelfPlayDriver:
             self._note({"round": 0, **before}, [])
         config = self.config
         other = self.frozen or agent
-        agents = Agents(agent if config.train_proposer else other, agent if config.train_solver else other, agent)
+        agents = Agents(
+            proposer=self.progress.watched(agent if config.train_proposer else other, "proposing"),
+            solver=self.progress.watched(agent if config.train_solver else other, "solving"),
+            reader=self.progress.watched(agent, "checking"),
+        )
         self._played = run_rounds(
             plan_of_round(self.games.training, config, self.round),
             agents,
@@ -84,30 +93,34 @@ class SelfPlayDriver:
         )
         rows, counts = scored_rows(self._played, config, learn_solver=self.round >= config.warm_up_rounds)
         self._figures = {**round_statistics(self._played, self.pool), **_figures(counts), **role_entropy(rows)}
+        self.progress.at("updating")
         return rows
 
     def finish_round(self, agent: HFAgent, metrics: Mapping[str, float]) -> RoundEnd:
-        """Write the round down, evaluate when it is time, also before a stop, and say whether to save and to stop."""
+        """Write the round down, evaluate when it is due, say whether to save (always the best round) and to stop."""
         self.round += 1
         last = self.round >= self.config.n_rounds
         due = last or self.round % self.config.eval_every == 0
         evaluation = self._evaluation(agent) if due else {}
         known = self._closed_book(agent) if due else None
         self._note({"round": self.round, **self._figures, **metrics, **evaluation}, self._played, known)
+        self._show_game(last=last)
         collapsed = self.config.on_collapse == "stop" and any(alarm.stops for alarm in self._alarms)
         stop = self.progress.interrupted or collapsed
-        return RoundEnd(save=last or stop or self.round % self.config.checkpoint_every == 0, stop=stop)
+        best = bool(evaluation) and best_round(self._lines) == self.round
+        return RoundEnd(save=last or stop or best or self.round % self.config.checkpoint_every == 0, stop=stop)
 
     def publish(self, checkpoint: Path) -> None:
         """Complete a checkpoint with the pool and move it to its place in the run's folder."""
         state = {"pool": self.pool.state_dict()}
         keep, good = self.config.keep_checkpoints, good_before(self._lines)
-        self.folder.publish(checkpoint, self.round, state, keep=keep, good_before=good)
+        best = best_round(self._lines)
+        self.folder.publish(checkpoint, self.round, state, keep=keep, good_before=good, best=best)
 
     def _evaluation(self, agent: Agent) -> Figures:
         if not self.games.tasks:
             return {}
-        config, games = self.config, self.games
+        config, games, agent = self.config, self.games, self.progress.watched(agent, "examining")
         accuracy = evaluate(games.held_out, games.tasks, agent, max_new_tokens=self._max_new_tokens)
         figures: Figures = {f"held_out/{kind}": share for kind, share in accuracy.items()}
         if config.eval_samples and self.round in (0, config.n_rounds):
@@ -124,7 +137,14 @@ class SelfPlayDriver:
         return figures
 
     def _closed_book(self, agent: Agent) -> monitor.ClosedBook:
-        return monitor.closed_book(self._played, self.games, agent, max_new_tokens=self._max_new_tokens)
+        watched = self.progress.watched(agent, "examining")
+        return monitor.closed_book(self._played, self.games, watched, max_new_tokens=self._max_new_tokens)
+
+    def _show_game(self, *, last: bool) -> None:
+        """Show a game now and then, so that a person sees what the figures are about."""
+        every, game = self.config.sample_every, sample_game(self._played)
+        if every and game and (last or self.round % every == 0):
+            self.progress.say(f"  A game of round {self.round}\n{game_text(game, width=self.progress.width)}")
 
     def _note(
         self, figures: Mapping[str, float | None], played: Sequence[Round], known: monitor.ClosedBook | None = None
@@ -141,7 +161,6 @@ class SelfPlayDriver:
             for i, (r, q) in enumerate(zip(played, found, strict=True))
         ]
         line = {**figures, **monitor.figures(played, found, known)}
-        before = {alarm.name for alarm in self._alarms}
         self._alarms = alarms([*self._lines, line])
         line |= {f"collapse/{alarm.name}": float(alarm.since) for alarm in self._alarms}
         self._lines.append(line)
@@ -149,10 +168,16 @@ class SelfPlayDriver:
         self.folder.append("metrics.jsonl", [line])
         self.progress.show(line)
         for alarm in self._alarms:
-            if alarm.name not in before:
-                good = self.folder.last_before(alarm.since)
-                kept = f" Last checkpoint before that: {good.name}." if good else ""
-                self.progress.say(f"Warning: since round {alarm.since}, {alarm.text} ({alarm.name}).{kept}")
+            if alarm.remedy and alarm.name not in self._told:
+                self._told.add(alarm.name)
+                self._warn(alarm)
+
+    def _warn(self, alarm: Alarm) -> None:
+        good = self.folder.last_before(alarm.since) if monitor.DETECTORS[alarm.name].spoils else None
+        kept = f" Last checkpoint before that: {good.name}." if good else ""
+        self.progress.say(
+            f"Warning: since round {alarm.since}, {alarm.text} ({alarm.name}).\n  What to do: {alarm.remedy}.{kept}"
+        )
 
 
 def scored_rows(

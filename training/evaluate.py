@@ -1,9 +1,10 @@
-"""Held-out evaluation: fixed questions played greedily, or sampled several times, accuracy by kind."""
+"""Held-out evaluation: fixed questions, played greedily or sampled; accuracy by kind, its mean, the best round."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import comb
+from statistics import fmean
 
 import numpy as np
 
@@ -13,8 +14,34 @@ from ssp_env.game.scoring import score_solves
 from ssp_env.protocols import Agent
 from ssp_env.types import Sampling, Task
 
+MEAN_KINDS = ("1-hop", "2-hop", "3-hop", "4-hop", "intersection")
+"""Kinds whose mean is the result of a run, as in README.md and benchmarks/arms.toml; comparisons are left out."""
+
 Marks = dict[str, list[list[bool]]]
 """Per kind of task, in the order of first sight, the verdicts on each question; ``all`` comes last."""
+
+
+def held_out(line: Mapping[str, object]) -> dict[str, float]:
+    """Return the held-out accuracy by kind of one line of ``metrics.jsonl``; empty where nothing was examined."""
+    shares = {key.partition("/")[2]: value for key, value in line.items() if key.startswith("held_out/")}
+    return {kind: float(str(share)) for kind, share in shares.items() if kind != "all"}
+
+
+def mean_accuracy(line: Mapping[str, object]) -> float | None:
+    """Return the mean of the held-out accuracy over ``MEAN_KINDS``, or over all kinds where there are none of them.
+
+    Every kind counts the same, however many questions it has (``held_out/all`` counts every question the same).
+    """
+    by_kind = held_out(line)
+    shares = [share for kind, share in by_kind.items() if kind in MEAN_KINDS] or list(by_kind.values())
+    return fmean(shares) if shares else None
+
+
+def best_round(lines: Sequence[Mapping[str, object]]) -> int | None:
+    """Return the first of the rounds of training with the highest mean accuracy; None before one was examined."""
+    means = [(mean, int(str(line["round"]))) for line in lines if (mean := mean_accuracy(line)) is not None]
+    trained = [(mean, number) for mean, number in means if number]
+    return max(trained, key=lambda pair: pair[0])[1] if trained else None
 
 
 def evaluate(game: Game, tasks: Sequence[Task], agent: Agent, *, max_new_tokens: int) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Signs that self-play has collapsed, read from the figures of the rounds so far.
+"""Signs that self-play has collapsed, read from the figures of the rounds so far; and what is true of its questions.
 
 ============= ====================================================================================== =====
 alarm         holds for each of the last rounds                                                      stops
@@ -13,12 +13,11 @@ entropy       a role's entropy is below a tenth or above the fourfold of its fir
 ============= ====================================================================================== =====
 
 The first two are fatal in every report of collapse that we know (SSP figure 5; minissp); the others may also mean
-that a task is mastered. A figure that is missing raises no alarm. Nothing is remembered besides the figures, so a
-resumed run sees the same alarms.
+that a task is mastered. So every alarm is noted, and a person is told of one only when there is something to do: of
+``decline`` and ``entropy`` unless the held-out accuracy is near its best, of ``zero_variance`` after 20 rounds. A
+figure that is missing raises no alarm. A resumed run sees the same alarms: nothing else is remembered.
 
-What is true of the questions of a round: exact in generated worlds, and whether the policy knows answers by heart.
-
-Metrics only; nothing here is learned from.
+What is true of questions is exact in generated worlds; nothing here is learned from.
 """
 
 from __future__ import annotations
@@ -34,22 +33,31 @@ from ssp_env.game.readers import read_with
 from ssp_env.protocols import Agent
 from ssp_env.types import JudgeCase, ReadingCase, Round, Sampling
 from ssp_env.world.quality import Quality, quality_statistics, round_quality
+from training.evaluate import mean_accuracy
 from training.games import Games
 from training.update import ScoredRow
 
 Line = Mapping[str, object]
 WINDOW = 5
+PATIENCE = 20
+"""Rounds without a signal after which a person is told: at the start of self-play they come and go."""
+NEAR_BEST = 0.05
+AGAIN = "start again from a checkpoint before that (--model CHECKPOINT --out ANOTHER) with a lower learning rate"
 ROLES = ("proposer", "solver")
 
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """A detector that holds; ``since`` is the first round of the unbroken series in which it does."""
+    """A detector that holds; ``since`` is the first round of the unbroken series in which it does.
+
+    ``remedy``: what a person can do; empty where there is nothing to do yet.
+    """
 
     name: str
     since: int
     text: str
     stops: bool
+    remedy: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +69,7 @@ class Detector:
 
     text: str
     holds: Callable[[Sequence[Line]], bool]
+    remedy: Callable[[Sequence[Line]], str]
     n_rounds: int = WINDOW
     stops: bool = False
     spoils: bool = True
@@ -69,9 +78,9 @@ class Detector:
 def alarms(lines: Sequence[Line]) -> list[Alarm]:
     """Return the alarms after the last of the given lines of ``metrics.jsonl``, in the order of the table."""
     return [
-        Alarm(name, held[-1], DETECTORS[name].text, DETECTORS[name].stops)
+        Alarm(name, held[-1], detector.text, detector.stops, detector.remedy(lines))
         for name, held in _held(lines).items()
-        if len(held) >= DETECTORS[name].n_rounds
+        if len(held) >= (detector := DETECTORS[name]).n_rounds
     ]
 
 
@@ -145,15 +154,71 @@ def _entropy(lines: Sequence[Line]) -> bool:
     return False
 
 
+def _always(remedy: str) -> Callable[[Sequence[Line]], str]:
+    return lambda _: remedy
+
+
+def _unless_near_best(remedy: str) -> Callable[[Sequence[Line]], str]:
+    """Say nothing while held-out questions are answered as well as ever: then the game has only become harder."""
+
+    def told(lines: Sequence[Line]) -> str:
+        means = [mean for line in lines if (mean := mean_accuracy(line)) is not None]
+        return "" if len(means) > 1 and means[-1] >= max(means) - NEAR_BEST else remedy
+
+    return told
+
+
+def _when_lasting(lines: Sequence[Line]) -> str:
+    recent = lines[-PATIENCE:]
+    if len(recent) < PATIENCE or not all(_no_signal([line]) for line in recent):
+        return ""
+    if (_number(lines[-1], "solver_accuracy") or 0.0) > 0.5:
+        return "the questions have become too easy: demand more searches (--demanded-searches), or end the run here"
+    return (
+        "the questions are too hard: demand fewer searches (--demanded-searches), or solve each more often (--n-solves)"
+    )
+
+
+_no_signal = _above("zero_variance_share", 0.9)
+
 DETECTORS = {
-    "valid_rate": Detector("fewer than 5 % of the proposals are valid", _below("valid_rate", 0.05), stops=True),
-    "runaway": Detector("questions that nobody solves pay the proposer", _runaway, n_rounds=3, stops=True),
-    "decline": Detector("the solver has lost half of its accuracy while the proposer earns more", _decline),
-    "zero_variance": Detector(
-        "over 90 % of the groups give no signal", _above("zero_variance_share", 0.9), spoils=False
+    "valid_rate": Detector(
+        "fewer than 5 % of the proposals are valid; each line says why",
+        _below("valid_rate", 0.05),
+        _always(f"if more were valid before, {AGAIN}; else start from a model that knows the format"),
+        stops=True,
     ),
-    "repeat_calls": Detector("over 30 % of the searches are repeats", _above("repeat_call_rate", 0.3), spoils=False),
-    "entropy": Detector("a role's entropy left the range of 0.1 to 4 times its start", _entropy),
+    "runaway": Detector(
+        "questions that nobody solves pay the proposer",
+        _runaway,
+        _always(f"pay only for questions that somebody solves (--rule proposer_reward=zero_sum_solved), or {AGAIN}"),
+        n_rounds=3,
+        stops=True,
+    ),
+    "decline": Detector(
+        "the solver has lost half of its accuracy while the proposer earns more",
+        _decline,
+        _unless_near_best(f"if held-out accuracy falls as well, {AGAIN}; else the questions have only become harder"),
+    ),
+    "zero_variance": Detector(
+        "over 90 % of the groups give no signal: all solves of a question end alike",
+        _no_signal,
+        _when_lasting,
+        spoils=False,
+    ),
+    "repeat_calls": Detector(
+        "over 30 % of the searches repeat one of the same episode and find nothing new",
+        _above("repeat_call_rate", 0.3),
+        _always(
+            "refuse questions found that way (--rule distinct_queries=true), or allow fewer turns (--rule max_turns=4)"
+        ),
+        spoils=False,
+    ),
+    "entropy": Detector(
+        "a role's entropy left the range of 0.1 to 4 times its start: it has stopped to vary, or become random",
+        _entropy,
+        _unless_near_best(f"if entropy/ROLE in metrics.jsonl fell, raise --temperature; if it rose, {AGAIN}"),
+    ),
 }
 
 

@@ -1,17 +1,31 @@
-"""What a run shows: a bar with the time left, one line a round, curves, and a table at the end; and Ctrl-C."""
+"""The screen of a run: what is being done, how far it is, the time that is left; and Ctrl-C.
+
+On a terminal one line is drawn over and over, ``[####......] round 33/80  solving 96/160  about 2 min left``; elsewhere
+the same is printed now and then. The times stay on the screen: nothing that is written down depends on them.
+"""
 
 from __future__ import annotations
 
+import shutil
 import signal
 import sys
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
 from types import FrameType, TracebackType
-from typing import Self
+from typing import Literal, Self
 
-from tqdm import tqdm
+from ssp_env.protocols import Agent, Reader
+from ssp_env.types import Completion, Conversation, Reading, ReadingCase, Sampling
+from training.display import Line, round_text
 
-Line = Mapping[str, object]
+Phase = Literal["proposing", "checking", "solving", "updating", "examining"]
+QUIET_S = 60.0
+"""Seconds after which a line is printed where there is no terminal."""
+N_TIMED = 10
+"""Rounds whose mean length says how long the rest will take: as many as lie between two evaluations by default."""
 
 
 class Progress:
@@ -20,11 +34,15 @@ class Progress:
     The first Ctrl-C sets ``interrupted``: the round is finished and a checkpoint written. The second one ends at once.
     """
 
-    def __init__(self, n_rounds: int, *, done: int = 0) -> None:
-        """Show rounds ``done`` to ``n_rounds``."""
+    def __init__(self, n_rounds: int, *, done: int = 0, now: Callable[[], float] = time.monotonic) -> None:
+        """Show rounds ``done`` to ``n_rounds``; ``now`` tells the seconds."""
         self.interrupted = False
-        self._n_rounds = n_rounds
-        self._bar = tqdm(total=n_rounds, initial=done, unit="round", disable=not sys.stderr.isatty(), smoothing=0.1)
+        self._n_rounds, self._done, self._now = n_rounds, done, now
+        self._phase, self._total, self._open = "", 0, 0
+        self._began = self._said = now()
+        self._lengths: deque[float] = deque(maxlen=N_TIMED)
+        self._live = sys.stderr.isatty()
+        self._drawn = ""
         self._before: dict[int, object] = {}
 
     def __enter__(self) -> Self:
@@ -36,21 +54,69 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the bar and catch signals no longer."""
+        """Leave a clean line and catch signals no longer."""
         for number, handler in self._before.items():
             signal.signal(number, handler)  # type: ignore[arg-type]
-        self._bar.close()
+        self._draw("")
+
+    @property
+    def width(self) -> int:
+        """Columns that a line may fill."""
+        return shutil.get_terminal_size((100, 24)).columns - 1
 
     def say(self, text: str) -> None:
-        """Print a line above the bar."""
-        tqdm.write(text, file=sys.stdout)
-        sys.stdout.flush()
+        """Print lines above the one that is drawn."""
+        drawn = self._drawn
+        self._draw("")
+        print(text, flush=True)
+        self._said = self._now()
+        self._draw(drawn)
 
     def show(self, line: Line) -> None:
-        """Show one line of ``metrics.jsonl`` and move the bar."""
-        self.say(f"{line['round']:>4}/{self._n_rounds}  {round_text(line)}")
-        if line["round"]:
-            self._bar.update()
+        """Show one line of ``metrics.jsonl``: the end of a round, or of the evaluation before the first."""
+        self._done = int(str(line["round"]))
+        if self._done:
+            self._lengths.append(self._now() - self._began)
+        self._began, self._phase = self._now(), ""
+        self._draw("")
+        self.say(f"{self._done:>4}/{self._n_rounds}  {round_text(line)}")
+
+    def at(self, phase: Phase, n_open: int = 0) -> None:
+        """Say what goes on, with ``n_open`` games left of a batch; more of them than before are a new batch."""
+        if phase != self._phase or n_open > self._open:
+            self._total = n_open
+        self._phase, self._open = phase, n_open
+        text = f"{phase} {self._total - n_open}/{self._total}" if self._total else phase
+        if (left := self.seconds_left()) is not None:
+            text += f"  about {duration(left)} left"
+        if self._live:
+            tenths = 10 * self._done // self._n_rounds
+            number = min(self._done + 1, self._n_rounds)
+            self._draw(f"[{'#' * tenths:.<10}] round {number}/{self._n_rounds}  {text}")
+        elif self._now() - self._said >= QUIET_S:
+            self.say(f"{self._done:>4}/{self._n_rounds}  {text}")
+
+    def seconds_left(self) -> float | None:
+        """Return the seconds until the last round is over; None before the first round has been timed."""
+        if not self._lengths:
+            return None
+        return max(0.0, fmean(self._lengths) * (self._n_rounds - self._done) - (self._now() - self._began))
+
+    def watched(self, agent: Agent, phase: Phase) -> Agent:
+        """Return an agent that plays the same and shows how many of its conversations have ended."""
+        return _WatchedAgent(agent, phase, self.at)
+
+    def watched_reader(self, reader: Reader) -> Reader:
+        """Return a reader that reads the same and shows that questions are being checked."""
+        return _WatchedReader(reader, self.at)
+
+    def _draw(self, text: str) -> None:
+        """Put a text in the place of the drawn one."""
+        if self._live:
+            text = text[: self.width]
+            sys.stderr.write(f"\r{text:<{len(self._drawn)}}" + ("" if text else "\r"))
+            sys.stderr.flush()
+            self._drawn = text
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         if self.interrupted:
@@ -59,86 +125,30 @@ class Progress:
         self.say("Stopping after this round; once more to stop at once (the last checkpoint stays).")
 
 
-def round_text(line: Line) -> str:
-    """Return one line of ``metrics.jsonl`` in words."""
-    parts = []
-    if "valid_rate" in line:
-        reasons = {
-            str(key).partition("/")[2]: int(float(str(n)))
-            for key, n in line.items()
-            if n and str(key).startswith("rejected/")
-        }
-        listed = ", ".join(f"{name} {n}" for name, n in sorted(reasons.items(), key=lambda item: -item[1]))
-        parts += [
-            f"valid {_percent(line['valid_rate'])}{f' ({listed})' if listed else ''}",
-            f"solver {_percent(line.get('solver_accuracy'))}",
-            f"proposer {_number(line.get('proposer_reward'))}",
-            f"searches {_number(line.get('proposer_searches'))}/{_number(line.get('solver_searches'))}",
-        ]
-    if kinds := held_out(line):
-        parts.append("held-out " + " ".join(f"{kind} {_percent(share)}" for kind, share in kinds.items()))
-    return "  ".join(parts)
+@dataclass(frozen=True, slots=True)
+class _WatchedAgent:
+    agent: Agent
+    phase: Phase
+    at: Callable[[Phase, int], None]
+
+    def complete(self, conversations: Sequence[Conversation], *, sampling: Sampling) -> list[Completion]:
+        self.at(self.phase, len(conversations))  # those of a batch that have ended are not asked again
+        return self.agent.complete(conversations, sampling=sampling)
 
 
-def held_out(line: Line) -> dict[str, float]:
-    """Return the held-out accuracy by kind of one line."""
-    return {
-        str(key).partition("/")[2]: float(str(share)) for key, share in line.items() if str(key).startswith("held_out/")
-    }
+@dataclass(frozen=True, slots=True)
+class _WatchedReader:
+    reader: Reader
+    at: Callable[[Phase], None]
+
+    def read(self, cases: Sequence[ReadingCase]) -> list[Reading]:
+        self.at("checking")
+        return self.reader.read(cases)
 
 
-def summary(lines: Sequence[Line]) -> str:
-    """Return a table of held-out accuracy by kind, before and after; empty without two evaluations."""
-    evaluated = [line for line in lines if held_out(line)]
-    if len(evaluated) < 2:
-        return ""
-    first, last = evaluated[0], evaluated[-1]
-    before, after = held_out(first), held_out(last)
-    heads = (f"round {first['round']}", f"round {last['round']}")
-    rows = [f"{'held-out':<14}{heads[0]:>12}{heads[1]:>12}{'change':>10}"]
-    rows += [
-        f"{kind:<14}{_percent(share):>12}{_percent(after[kind]):>12}{100 * (after[kind] - share):>+9.0f}%"
-        for kind, share in before.items()
-        if kind in after
-    ]
-    return "\n".join(rows)
-
-
-def draw_curves(lines: Sequence[Line], path: Path) -> None:
-    """Write a picture of the held-out accuracy and of the game's figures over the rounds."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot
-
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4), layout="constrained")
-    evaluated = [line for line in lines if held_out(line)]
-    for kind in held_out(evaluated[0]) if evaluated else ():
-        points = [(line["round"], held_out(line)[kind]) for line in evaluated if kind in held_out(line)]
-        left.plot(*zip(*points, strict=True), marker="o", markersize=3, label=kind)
-    left.set(title="Held-out accuracy (greedy)", xlabel="round", ylim=(-0.02, 1.02))
-    for key, label in (
-        ("solver_accuracy", "solver accuracy in play"),
-        ("proposer_reward", "proposer reward"),
-        ("valid_rate", "valid proposals"),
-    ):
-        points = [(line["round"], line[key]) for line in lines if line.get(key) is not None]
-        if points:
-            right.plot(*zip(*points, strict=True), label=label, linewidth=1)
-    right.set(title="Self-play", xlabel="round", ylim=(-0.02, 1.02))
-    for axes in (left, right):
-        axes.grid(alpha=0.3)
-        if axes.get_legend_handles_labels()[0]:
-            axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
-    temporary = path.with_name(f".{path.name}")
-    figure.savefig(temporary, format="png", dpi=120)
-    pyplot.close(figure)
-    temporary.replace(path)
-
-
-def _percent(share: object) -> str:
-    return "-" if share is None else f"{100 * float(str(share)):.0f}%"
-
-
-def _number(value: object) -> str:
-    return "-" if value is None else f"{float(str(value)):.2f}"
+def duration(seconds: float) -> str:
+    """Return a time as a person says it: ``40 s``, ``12 min``, ``3 h 20 min``."""
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"

@@ -7,6 +7,7 @@
     rounds.jsonl         one line per game, whole: searches, passages, question, gate, solves, rewards
     curves.png           the metrics as a picture
     checkpoints/round-000020/   model, tokenizer, optimiser, random states, and state.json
+    checkpoints.json     which of these is the last one, and which the best
 
 A checkpoint is written under another name and renamed when it is whole. It knows how long the logs were; a resumed run
 cuts them back to that length, so that every round is in them once. One process at a time may use a folder.
@@ -25,12 +26,12 @@ from pathlib import Path
 from typing import IO, Self
 
 from ssp_env.errors import RunError
-from ssp_env.storage import write_json
+from ssp_env.storage import file_sizes, is_whole, write_json
 
 LOGS = ("metrics.jsonl", "rounds.jsonl")
 STATE = "state.json"
-PUBLISHED = ".published"
-"""Tells a run that has made a checkpoint, which must not start over when it is gone, from one killed before."""
+INDEX = "checkpoints.json"
+"""It also tells a run that has made a checkpoint, and must not start over when that is gone, from one killed before."""
 _REMEDY = "restore it, remove the folder to start again, or name another --out"
 
 
@@ -72,7 +73,6 @@ class RunFolder:
             foreign = sorted(p.name for p in path.iterdir() if not p.name.startswith("."))
             if foreign:
                 raise RunError(f"expected an empty folder, got {foreign[:3]} in {path}; name another --out")
-            (path / PUBLISHED).unlink(missing_ok=True)
             write_json(path / "config.json", config)
             folder = cls(path, lock, None)
             folder._rewind(dict.fromkeys(LOGS, 0))
@@ -115,8 +115,8 @@ class RunFolder:
 
     def last_before(self, round_number: int) -> Path | None:
         """Return the last complete checkpoint made before a round."""
-        limit = f"round-{round_number:06d}"
-        return next((path for path in reversed(self.checkpoints) if path.name < limit), None)
+        limit = self.of_round(round_number)
+        return next((path for path in reversed(self.checkpoints) if path < limit), None)
 
     @property
     def round(self) -> int:
@@ -128,8 +128,9 @@ class RunFolder:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Let other processes use the folder."""
-        self._lock.close()
+        """Remove what only an open run needs, and let other processes use the folder."""
+        shutil.rmtree(self.staging, ignore_errors=True)
+        _unlock(self.path, self._lock)
 
     def append(self, log: str, rows: Iterable[Mapping[str, object]]) -> None:
         """Append rows to a log, one JSON object a line."""
@@ -152,25 +153,32 @@ class RunFolder:
         *,
         keep: int,
         good_before: int | None = None,
+        best: int | None = None,
     ) -> Path:
         """Complete a freshly written checkpoint, move it to its place and drop all but the last ``keep``.
 
-        The last checkpoint made before round ``good_before`` is not dropped.
+        The one of round ``best``, and the last one made before round ``good_before``, are not dropped.
         """
         lengths = {log: (self.path / log).stat().st_size for log in LOGS}
-        sizes = {p.relative_to(written).as_posix(): p.stat().st_size for p in written.rglob("*") if p.is_file()}
-        write_json(written / STATE, {**state, "round": round_number, "logs": lengths, "files": sizes})
-        place = self.path / "checkpoints" / f"round-{round_number:06d}"
+        write_json(written / STATE, {**state, "round": round_number, "logs": lengths, "files": file_sizes(written)})
+        place = self.of_round(round_number)
         place.parent.mkdir(exist_ok=True)
         if place.exists():
             shutil.rmtree(place)
         os.rename(written, place)
-        (self.path / PUBLISHED).touch()
+        made = self.checkpoints
+        first = self.of_round(best) if best is not None else None
+        named = {"last": place, "best": first if first in made else None}
+        write_json(self.path / INDEX, {k: p and p.relative_to(self.path).as_posix() for k, p in named.items()})
         good = self.last_before(good_before) if good_before is not None else None
-        for old in self.checkpoints[:-keep]:
-            if old != good:
+        for old in made[:-keep]:
+            if old not in (good, first):
                 shutil.rmtree(old)
         return place
+
+    def of_round(self, round_number: int) -> Path:
+        """Return where the checkpoint of a round is, if there is one."""
+        return self.path / "checkpoints" / f"round-{round_number:06d}"
 
     def _rewind(self, lengths: Mapping[str, int]) -> None:
         """Remove what a killed process left, and cut the logs to where the checkpoint was made."""
@@ -206,9 +214,9 @@ def read_checkpoint(path: Path) -> Checkpoint | None:
     """Return a checkpoint, or None when a file of it is missing or cut."""
     try:
         state: dict[str, object] = json.loads((path / STATE).read_text(encoding="utf-8"))
-        sizes, number = dict(state["files"]), int(state["round"])  # type: ignore[call-overload]
+        number = int(state["round"])  # type: ignore[call-overload]
         lengths = [int(state["logs"][log]) for log in LOGS]  # type: ignore[index]
-        whole = min(lengths) >= 0 and all((path / name).stat().st_size == size for name, size in sizes.items())
+        whole = min(lengths) >= 0 and is_whole(path, state["files"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return Checkpoint(path, number, state) if whole else None
@@ -242,7 +250,7 @@ def _last_checkpoint(path: Path) -> Checkpoint | None:
     """Return the last whole checkpoint, or None when none was made; if all are damaged or gone, that is an error."""
     places = sorted((path / "checkpoints").glob("round-*"))
     last = next((checkpoint for p in reversed(places) if (checkpoint := read_checkpoint(p))), None)
-    if last is None and (places or (path / PUBLISHED).exists()):
+    if last is None and (places or (path / INDEX).exists()):
         got = f"damaged ones only ({[p.name for p in places]})" if places else "none: they were removed"
         raise RunError(
             f"expected a whole checkpoint in {path / 'checkpoints'}, got {got}; restore one, remove {path} to start "
@@ -261,12 +269,22 @@ def _locked(path: Path) -> Iterator[IO[str]]:
         raise RunError(f"expected a folder that may be written to, got {got}; name another --out") from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield lock
-    except BlockingIOError as error:
+        # Its last holder may have removed the file after it was opened here: then this lock keeps nobody out.
+        if not os.path.samestat(os.fstat(lock.fileno()), os.stat(path / ".lock")):
+            raise FileNotFoundError
+    except (BlockingIOError, FileNotFoundError) as error:
         lock.close()
         raise RunError(
             f"expected a run that no process uses, got {path}; wait for the other, or name another --out"
         ) from error
+    try:
+        yield lock
     except BaseException:
-        lock.close()
+        _unlock(path, lock)
         raise
+
+
+def _unlock(path: Path, lock: IO[str]) -> None:
+    if not lock.closed:
+        (path / ".lock").unlink(missing_ok=True)
+        lock.close()

@@ -31,13 +31,16 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 import tyro  # noqa: E402
 
 from agents.hf import HFAgent, load_model  # noqa: E402
+from ssp_env.cli.arguments import in_flags  # noqa: E402
 from ssp_env.errors import ConfigError, SSPError  # noqa: E402
 from ssp_env.types import Answer, Item, ReadingCase, RoleName, Task  # noqa: E402
 from training.config import MAY_CHANGE, RunConfig, resolved, speaks_of_worlds_only  # noqa: E402
 from training.config_json import from_json, to_json  # noqa: E402
+from training.display import LEGEND, advice, draw_curves, summary  # noqa: E402
 from training.driver import SelfPlayDriver  # noqa: E402
+from training.evaluate import best_round, mean_accuracy  # noqa: E402
 from training.games import Games, build_games  # noqa: E402
-from training.progress import Progress, draw_curves, summary  # noqa: E402
+from training.progress import Progress  # noqa: E402
 from training.run_folder import RunFolder, read_config  # noqa: E402
 from training.settings import update_settings  # noqa: E402
 
@@ -72,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         run(parse(arguments))
     except SSPError as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        print(f"{type(error).__name__}: {in_flags(str(error))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt as stop:
         print(stop.args[0] if stop.args else "Stopped before anything was played.", file=sys.stderr)
@@ -113,7 +116,7 @@ def introduction(config: RunConfig, games: Games, model: PreTrainedModel) -> str
         text += (
             "\nThis policy knows the words of generated worlds only and will find little here; use a model of yours."
         )
-    return text
+    return f"{text}\n{LEGEND}"
 
 
 def train(
@@ -148,16 +151,28 @@ def open_folder(config: RunConfig) -> RunFolder:
 
 
 def report(config: RunConfig, folder: RunFolder, rounds: int) -> None:
-    """Draw the curves, print the table of held-out accuracy before and after, and tell where the files are."""
+    """Draw the curves; print held-out accuracy before and after, where the files are, and what can be done next."""
     lines = folder.metrics()
-    draw_curves(lines, folder.path / "curves.png")
+    played_in = "passages of files" if config.corpus else f"{config.train_worlds} generated worlds"
+    title = f"{Path(config.model).name} after {rounds} rounds of self-play in {played_in}, seed {config.seed}"
+    draw_curves(lines, folder.path / "curves.png", title=title)
     if table := summary(lines):
         print(f"\n{table}")
+    files = {folder.checkpoints[-1]: f"policy after round {rounds}"}
+    best = best_round(lines)
+    if best is not None and (place := folder.of_round(best)) in folder.checkpoints:
+        (mean,) = (mean_accuracy(line) or 0.0 for line in lines if line["round"] == best)
+        files[place] = f"policy after round {best}, the best: {mean:.0%} of the held-out questions on average"
+    files |= {folder.path / "curves.png": "the figures as a picture", folder.path / "metrics.jsonl": "figures by round"}
+    files[folder.path / "rounds.jsonl"] = "every game, whole"
     print(f"\nRun folder {folder.path}")
-    print(f"  policy   {folder.checkpoints[-1].relative_to(folder.path)}")
-    print("  curves   curves.png\n  figures  metrics.jsonl\n  games    rounds.jsonl")
+    print("\n".join(f"  {path.relative_to(folder.path).as_posix():<26}{text}" for path, text in files.items()))
     if rounds < config.n_rounds:
         print(f"Stopped after round {rounds}. {how_to_go_on(folder)}")
+    else:
+        if tip := advice(lines):
+            print(f"\n{tip}")
+        print(f"More rounds: {_resume(folder)} --n-rounds {2 * rounds}")
 
 
 def what_is_lost(folder: RunFolder, rounds: int) -> str:
@@ -170,8 +185,12 @@ def what_is_lost(folder: RunFolder, rounds: int) -> str:
 
 
 def how_to_go_on(folder: RunFolder) -> str:
-    """Return the command that resumes a run."""
-    return f"Continue with: {shlex.join([sys.executable, sys.argv[0], '--resume', '--out', str(folder.path)])}"
+    """Say how to continue a run that was stopped."""
+    return f"Continue with: {_resume(folder)}"
+
+
+def _resume(folder: RunFolder) -> str:
+    return shlex.join([sys.executable, sys.argv[0], "--resume", "--out", str(folder.path)])
 
 
 def require_one_process() -> None:

@@ -84,7 +84,7 @@ class SelfPlayTrainer(GRPOTrainer):  # type: ignore[misc]
                 model=model,
                 reward_funcs=[_unused_reward],
                 args=_grpo_config(settings),
-                train_dataset=Dataset.from_dict({"prompt": [""] * 16}),
+                train_dataset=Dataset.from_dict({"prompt": [""] * 4}),  # one step an epoch: see _grpo_config
                 processing_class=tokenizer,
                 rollout_func=_hand_over,
                 peft_config=LoraConfig(r=lora_rank, lora_alpha=2 * lora_rank, target_modules="all-linear")
@@ -255,6 +255,8 @@ def _grpo_config(settings: UpdateSettings) -> GRPOConfig:
         loss_type="dapo",
         scale_rewards="none",
         num_generations=2,
+        # Four prompts, twice each, are one step and one epoch. An epoch draws from PyTorch's generator as it begins; a
+        # run that is resumed in the middle of one would draw at other steps than a whole run.
         per_device_train_batch_size=8,
         gradient_accumulation_steps=1,
         steps_per_generation=1,

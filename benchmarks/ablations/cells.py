@@ -71,7 +71,7 @@ def read_result(work: Path, cell: Cell) -> Result | None:
             raise ValueError(f"metrics.jsonl without an evaluated round {cell.n_rounds} at its end")
         attempts = _lines(folder / "attempts.jsonl")
         commits = tuple(sorted({str(attempt["commit"]) for attempt in attempts}))
-        wall_s, cpu_s = (sum(attempt[name] for attempt in attempts) for name in ("wall_s", "cpu_s"))
+        wall_s, cpu_s = (sum(float(str(attempt[name])) for attempt in attempts) for name in ("wall_s", "cpu_s"))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RunError(
             f"expected a complete run in {folder}, got {error!r}; delete this folder to run it anew"

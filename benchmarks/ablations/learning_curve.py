@@ -8,7 +8,7 @@ Reads the finished runs of ``benchmarks/run_ablations.py``. ::
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os.path import commonprefix
 from pathlib import Path
@@ -85,10 +85,10 @@ def draw(results: Mapping[str, Sequence[Result]], kinds: Sequence[str], path: Pa
     shared = commonprefix(list(results)).rpartition("-")[0] if len(results) > 1 else ""
     for arm, runs in results.items():
         label = arm.removeprefix(f"{shared}-")
-        _curve(whole, evaluations(runs), lambda line: accuracy(line, kinds), label=label)
+        _curve(whole, evaluations(runs), kinds, label=label)
     first, runs = next(iter(results.items()))
     for kind in kinds:
-        _curve(by_kind, evaluations(runs), lambda line, kind=kind: float(str(line[f"held_out/{kind}"])), label=kind)
+        _curve(by_kind, evaluations(runs), [kind], label=kind)
     whole.set(ylabel="held-out accuracy (greedy)", ylim=(-0.02, 1.02), title="mean over all kinds")
     by_kind.set(title=f"{first.removeprefix(f'{shared}-')}, by kind of question")
     for axes in (whole, by_kind):
@@ -104,9 +104,9 @@ def draw(results: Mapping[str, Sequence[Result]], kinds: Sequence[str], path: Pa
     pyplot.close(figure)
 
 
-def _curve(axes: Axes, lines: Mapping[int, list[Line]], figure: Callable[[Line], float], *, label: str) -> None:
-    """Draw the mean of a figure over runs by round, with its interval."""
-    spread = {number: interval([figure(line) for line in of_round]) for number, of_round in lines.items()}
+def _curve(axes: Axes, lines: Mapping[int, list[Line]], kinds: Sequence[str], *, label: str) -> None:
+    """Draw the accuracy over kinds, its mean over runs by round with the interval."""
+    spread = {number: interval([accuracy(line, kinds) for line in of_round]) for number, of_round in lines.items()}
     axes.plot(list(spread), [x.mean for x in spread.values()], marker="o", markersize=3, label=label)
     axes.fill_between(list(spread), [x.low for x in spread.values()], [x.high for x in spread.values()], alpha=0.15)
 

@@ -6,21 +6,42 @@ renders the answer. Only the case without scores, which breaks in the original, 
 
 from __future__ import annotations
 
-import argparse
 import json
 import logging
 import socket
 import sys
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import tyro
 import uvicorn
 from fastapi import FastAPI
 from pydantic import BaseModel
 
-from ssp_env.corpus import open_corpus
+from ssp_env.cli.arguments import JsonObject, Paths
+from ssp_env.corpus import JsonlCorpus, open_corpus
 from ssp_env.protocols import Retriever
 from ssp_env.retrieval import make_retriever
 from ssp_env.text import join_contents
+
+
+@dataclass(frozen=True, kw_only=True)
+class Served:
+    """What a server answers from."""
+
+    corpus: Paths
+    """Passages, JSON Lines."""
+    retriever: str = "bm25"
+    """By name."""
+    config: JsonObject = field(default_factory=dict)
+    """Settings of the retriever."""
+    index_dir: Path | None = None
+    """Folder of tables and indexes; by default beside the corpus."""
+
+    def open(self) -> tuple[JsonlCorpus, Retriever]:
+        """Open both."""
+        corpus = open_corpus(self.corpus, index_dir=self.index_dir)
+        return corpus, make_retriever(self.retriever, corpus, self.config, index_dir=self.index_dir)
 
 
 class QueryRequest(BaseModel):
@@ -49,16 +70,9 @@ def build_app(retriever: Retriever) -> FastAPI:
     return app
 
 
-def main() -> None:
+def main(served: Served) -> None:
     """Serve until killed; the first line on standard error is JSON with the address."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--corpus", type=Path, nargs="+", required=True)
-    parser.add_argument("--retriever", default="bm25")
-    parser.add_argument("--config", type=json.loads, default={})
-    parser.add_argument("--index-dir", type=Path)
-    arguments = parser.parse_args()
-    corpus = open_corpus(arguments.corpus, index_dir=arguments.index_dir)
-    retriever = make_retriever(arguments.retriever, corpus, arguments.config, index_dir=arguments.index_dir)
+    _, retriever = served.open()
     with socket.create_server(("127.0.0.1", 0), backlog=2048) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         print(json.dumps({"event": "serving", "url": url}), file=sys.stderr, flush=True)
@@ -67,4 +81,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(tyro.cli(Served, description=__doc__))

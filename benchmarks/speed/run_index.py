@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import re
-import resource
 import shutil
 import subprocess
 import sys
@@ -27,13 +26,13 @@ import numpy.typing as npt
 import tyro
 
 from benchmarks.card import ROOT, command_line, write_card
+from benchmarks.speed.processes import memory_mib
 from ssp_env.build import build_dense, plan_dense
 from ssp_env.corpus import JsonlCorpus, open_corpus
 from ssp_env.protocols import Retriever
 from ssp_env.retrieval import make_retriever
 from ssp_env.retrieval.dense import DenseRetriever, DenseSettings
-from ssp_env.retrieval.faiss_index import set_threads
-from ssp_env.retrieval.index_kinds import KINDS, index_shape
+from ssp_env.retrieval.faiss_index import KINDS, index_shape, set_threads
 from ssp_env.storage import write_json
 from ssp_env.world import World, WorldConfig
 
@@ -84,8 +83,8 @@ class TermEmbedder:
         for number, text in enumerate(texts):
             words = _words(text)
             vectors[number] = self._weights[words] @ self._rows[words] if words else 0.0
-        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-        return (vectors / np.maximum(norms, 1e-9)).astype(np.float32)
+        vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
+        return vectors
 
 
 def main(config: Config) -> None:
@@ -97,10 +96,10 @@ def main(config: Config) -> None:
         for cell in config.cells:
             if not _result(config, size, cell).exists():
                 print(f"{size:,} {cell}: {_run(config, size, cell)}", flush=True)
+    places = {size: {cell: _result(config, size, cell) for cell in CELLS} for size in sorted(config.sizes)}
     found = {
-        f"{size}": {cell: json.loads(_result(config, size, cell).read_text("utf-8")) for cell in CELLS if done(cell)}
-        for size in sorted(config.sizes)
-        for done in [lambda cell, size=size: _result(config, size, cell).exists()]
+        f"{size}": {cell: json.loads(path.read_bytes()) for cell, path in cells.items() if path.exists()}
+        for size, cells in places.items()
     }
     missing = [f"{size} {cell}" for size in config.sizes for cell in config.cells if cell not in found[f"{size}"]]
     figures = {"by_size": found, "not_measured": missing, "wikipedia": extrapolate(found)}
@@ -127,11 +126,7 @@ def measure(config: Config, size: int, cell: str) -> None:
         World(WorldConfig(n_entities=size)).write_jsonl(path)
     corpus = open_corpus([path])
     queries = draw_queries(corpus, config.n_queries)
-    figures: dict[str, object]
-    if cell == "bm25":
-        figures, retriever = build_bm25(corpus)
-    else:
-        figures, retriever = build_vectors(corpus, cell)
+    figures, retriever = build_bm25(corpus) if cell == "bm25" else build_vectors(corpus, cell)
     set_threads(0 if cell == "bm25" else 1)
     asked = queries[: max(1, len(queries) // 10)] if cell == "flat" else queries
     searched, found = search(retriever, asked)
@@ -161,7 +156,7 @@ def build_bm25(corpus: JsonlCorpus) -> tuple[dict[str, object], Retriever]:
     figures: dict[str, object] = {
         "build_s": round(time.perf_counter() - start, 1),
         "build_cpu_s": round(time.process_time() - cpu_start, 1),
-        "peak_rss_mib": _peak_mib(),
+        "peak_rss_mib": int(memory_mib("VmHWM")),
         "disk_mib": _size_mib(next(corpus.index_dir.glob("bm25-*"))),
     }
     return figures, retriever
@@ -179,7 +174,7 @@ def build_vectors(corpus: JsonlCorpus, kind: str) -> tuple[dict[str, object], Re
     figures: dict[str, object] = {
         "seconds": manifest["seconds"],
         "cpu_s": round(time.process_time() - cpu_start, 1),
-        "peak_rss_mib": _peak_mib(),
+        "peak_rss_mib": int(memory_mib("VmHWM")),
         "disk_mib": _size_mib(Path(str(manifest["folder"]))),
         "n_lists": manifest["n_lists"],
         "effort": index_shape(kind, len(corpus), DIMENSION).effort,
@@ -203,7 +198,7 @@ def search(retriever: Retriever, queries: Sequence[str]) -> tuple[dict[str, obje
         "n_queries": len(queries),
         "p50_ms": round(float(np.percentile(milliseconds, 50)), 2),
         "p99_ms": round(float(np.percentile(milliseconds, 99)), 2),
-        "memory_after_queries_mib": _status_mib(),
+        "memory_after_queries_mib": {name: int(memory_mib(name)) for name in ("RssAnon", "RssFile")},
     }
     return figures, found
 
@@ -231,17 +226,6 @@ def _words(text: str) -> list[int]:
 
 def _result(config: Config, size: int, cell: str) -> Path:
     return config.work / f"{size}" / f"{cell}.json"
-
-
-def _peak_mib() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-
-
-def _status_mib() -> dict[str, int]:
-    """Return the memory of this process: its own, and pages of files."""
-    text = Path("/proc/self/status").read_text(encoding="utf-8")
-    rows = re.findall(r"(RssAnon|RssFile):\s+(\d+)", text)
-    return {name: int(kib) // 1024 for name, kib in rows}
 
 
 def _size_mib(folder: Path) -> float:

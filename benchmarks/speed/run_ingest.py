@@ -22,7 +22,8 @@ from pathlib import Path
 import numpy as np
 import tyro
 
-from benchmarks.card import ROOT, command_line, write_card
+from benchmarks.card import command_line, data_folder, write_card
+from benchmarks.speed.processes import memory_mib
 
 OUTPUTS = ("passages.jsonl", "pages.jsonl", "redirects.jsonl", "report.json", "manifest.json")
 POLL_S = 0.02
@@ -48,7 +49,7 @@ class Config:
 
 def main(config: Config) -> None:
     """Run all three measurements and write the card."""
-    source = config.dump or _default_dump()
+    source = config.dump or next((data_folder() / "raw" / "gensim").glob("*.bz2"))
     xml = bz2.decompress(source.read_bytes())
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
@@ -56,7 +57,7 @@ def main(config: Config) -> None:
         kills = kill_often(_repeated(xml, 2, folder), folder, config)
     figures = {"builds": dict(zip(map(str, config.repeats), speeds, strict=True)), "kills": kills}
     settings = {"dump": source.name, "xml_bytes": len(xml), "workers": config.workers}
-    write_card(ROOT / config.output, figures, command=command_line(), seeds=[config.seed], settings=settings)
+    write_card(config.output, figures, command=command_line(), seeds=[config.seed], settings=settings)
     print(figures)
 
 
@@ -65,17 +66,16 @@ def measure(source: Path, out: Path, n_workers: int) -> dict[str, object]:
     n_bytes = len(bz2.decompress(source.read_bytes()))
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     start_s = time.monotonic()
-    process = subprocess.Popen(_command(source, out, n_workers), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = _start(source, out, n_workers)
     peaks: dict[int, float] = {}
     load_1min = os.getloadavg()[0]
     while process.poll() is None:
         for pid in (process.pid, *_children(process.pid)):
-            peaks[pid] = max(peaks.get(pid, 0.0), _peak_mib(pid))
+            peaks[pid] = max(peaks.get(pid, 0.0), memory_mib("VmHWM", pid))
         time.sleep(POLL_S)
     wall_s = time.monotonic() - start_s
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    if process.returncode:
-        raise SystemExit(f"the build of {source} failed with exit code {process.returncode}")
+    _require_done(process)
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     main_mib = peaks.pop(process.pid, 0.0)
     return {
@@ -93,7 +93,7 @@ def measure(source: Path, out: Path, n_workers: int) -> dict[str, object]:
 def kill_often(source: Path, folder: Path, config: Config) -> dict[str, object]:
     """Kill builds at random moments and let another one go on; returns how many gave the bytes of an unbroken one."""
     start_s = time.monotonic()
-    subprocess.run(_command(source, folder / "whole", config.workers), check=True, capture_output=True)
+    _build(source, folder / "whole", config.workers)
     whole_s = time.monotonic() - start_s
     expected = _digests(folder / "whole")
     rng = np.random.default_rng(config.seed)
@@ -101,9 +101,7 @@ def kill_often(source: Path, folder: Path, config: Config) -> dict[str, object]:
     n_shards: list[int] = []
     for number, moment in enumerate(rng.uniform(0.15, 0.98, size=config.kills)):
         out = folder / f"killed{number}"
-        process = subprocess.Popen(
-            _command(source, out, config.workers), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        process = _start(source, out, config.workers)
         try:
             process.wait(timeout=whole_s * float(moment))
         except subprocess.TimeoutExpired:
@@ -111,7 +109,7 @@ def kill_often(source: Path, folder: Path, config: Config) -> dict[str, object]:
             n_killed += 1
         process.wait()
         n_shards.append(len(list(folder.glob(f".killed{number}.shards/*.json"))))
-        subprocess.run(_command(source, out, config.workers), check=True, capture_output=True)
+        _build(source, out, config.workers)
         n_same += _digests(out) == expected
     return {
         "n_builds": config.kills,
@@ -122,15 +120,21 @@ def kill_often(source: Path, folder: Path, config: Config) -> dict[str, object]:
     }
 
 
-def _default_dump() -> Path:
-    folder = Path(os.environ.get("SSP_DATA", ROOT.parent / "shared" / "data"))
-    (path,) = (folder / "raw" / "gensim").glob("*.bz2")
-    return path
-
-
-def _command(source: Path, out: Path, n_workers: int) -> list[str]:
+def _start(source: Path, out: Path, n_workers: int) -> subprocess.Popen[bytes]:
     arguments = ["corpus", "build", str(source), "--out", str(out), "--workers", str(n_workers)]
-    return [sys.executable, "-m", "ssp_env", *arguments]
+    command = [sys.executable, "-m", "ssp_env", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def _build(source: Path, out: Path, n_workers: int) -> None:
+    process = _start(source, out, n_workers)
+    process.wait()
+    _require_done(process)
+
+
+def _require_done(process: subprocess.Popen[bytes]) -> None:
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, process.args)
 
 
 def _repeated(xml: bytes, n_times: int, folder: Path) -> Path:
@@ -154,14 +158,6 @@ def _children(pid: int) -> list[int]:
         return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except OSError:
         return []
-
-
-def _peak_mib(pid: int) -> float:
-    try:
-        match = re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
-    except OSError:
-        return 0.0
-    return int(match[1]) / 1024 if match else 0.0
 
 
 def _digests(folder: Path) -> dict[str, str]:

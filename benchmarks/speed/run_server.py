@@ -11,7 +11,6 @@ an environment is stepped, and started again or not.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import signal
@@ -27,14 +26,18 @@ from pathlib import Path
 
 import gymnasium
 import numpy as np
+import tyro
 
-from benchmarks.card import ROOT, write_card
+from benchmarks.card import ROOT, command_line, write_card
 from benchmarks.speed.load import Load, encode, put_under_load
-from ssp_env.corpus import JsonlCorpus, open_corpus
+from benchmarks.speed.plain_server import Served
+from benchmarks.speed.processes import memory_mib
+from ssp_env.cli.arguments import Paths
+from ssp_env.corpus import JsonlCorpus
 from ssp_env.errors import RetrievalError
 from ssp_env.protocols import Retriever
-from ssp_env.retrieval import make_retriever
 from ssp_env.serve.wire import render_answer, render_results
+from ssp_env.types import SearchResult
 
 SIZES = (1, 2, 4, 8, 16)
 KEEP_EVERY = 100
@@ -42,6 +45,26 @@ WORKLOADS = ("recorded", "groups", "fresh")
 GROUP = 8
 K = 3
 SERVERS = {"ssp": ["-m", "ssp_env", "serve", "--port", "0"], "plain": ["-m", "benchmarks.speed.plain_server"]}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(Served):
+    """Settings of the server benchmark."""
+
+    queries: Paths
+    """JSON Lines with 'question' or 'searches'."""
+    clients: int = 64
+    """Connections at a time."""
+    requests: int = 1000
+    """For each client of ssp serve."""
+    plain_requests: int = 100
+    """For each client of the plain server."""
+    burst: int = 10_000
+    """Requests that come at once."""
+    seed: int = 0
+    """Draws the queries."""
+    output: Path = Path("benchmarks/results/server.json")
+    """The result card."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,18 +85,17 @@ class Running:
         return (int(fields[11]) + int(fields[12])) / 100
 
     def memory_mb(self, name: str) -> int:
-        """Return its resident memory now (``VmRSS``) or at its peak (``VmHWM``)."""
-        lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
-        return int(next(line for line in lines if line.startswith(name)).split()[1]) // 1024
+        """Return a figure of its memory, see ``memory_mib``."""
+        return int(memory_mib(name, self.process.pid))
 
 
 @contextmanager
-def serving(kind: str, arguments: argparse.Namespace, *options: str) -> Iterator[Running]:
+def serving(kind: str, config: Config, *options: str) -> Iterator[Running]:
     """Start a server in a process of its own and wait until it serves."""
-    retriever = ["--retriever", arguments.retriever, "--config", json.dumps(arguments.config)]
-    command = [sys.executable, *SERVERS[kind], "--corpus", *map(str, arguments.corpus), *retriever, *options]
-    if arguments.index_dir:
-        command += ["--index-dir", str(arguments.index_dir)]
+    retriever = ["--retriever", config.retriever, "--config", json.dumps(config.config)]
+    command = [sys.executable, *SERVERS[kind], "--corpus", *map(str, config.corpus), *retriever, *options]
+    if config.index_dir:
+        command += ["--index-dir", str(config.index_dir)]
     with tempfile.TemporaryFile() as log, subprocess.Popen(command, stderr=log, cwd=ROOT) as process:
         try:
             yield Running(process, _url(process, log.fileno()))
@@ -120,16 +142,16 @@ def make_batches(stream: Iterator[str], sizes: Sequence[int]) -> list[list[str]]
 
 def measure_load(
     kind: str,
-    arguments: argparse.Namespace,
+    config: Config,
     batches: Sequence[list[str]],
     *,
     local: Retriever,
     options: Sequence[str] = (),
 ) -> dict[str, object]:
     """Return the figures of one server under load."""
-    dealt = [batches[client :: arguments.clients] for client in range(arguments.clients)]
+    dealt = [batches[client :: config.clients] for client in range(config.clients)]
     requests = [[_request(batch) for batch in own] for own in dealt]
-    with serving(kind, arguments, *options) as server:
+    with serving(kind, config, *options) as server:
         before = server.cpu_s()
         load = put_under_load(server.port, requests, keep_every=KEEP_EVERY)
         cpu_s = server.cpu_s() - before
@@ -155,9 +177,9 @@ def measure_load(
     }
 
 
-def measure_burst(arguments: argparse.Namespace, batches: Sequence[list[str]]) -> dict[str, object]:
+def measure_burst(config: Config, batches: Sequence[list[str]]) -> dict[str, object]:
     """Return what happens when all requests come at once, each over a connection of its own."""
-    with serving("ssp", arguments) as server:
+    with serving("ssp", config) as server:
         put_under_load(server.port, [[_request(batches[0])]] * 8, keep_every=1)
         before_mb = server.memory_mb("VmRSS")
         load = put_under_load(server.port, [[_request(batch)] for batch in batches], keep_every=1)
@@ -174,18 +196,18 @@ def measure_burst(arguments: argparse.Namespace, batches: Sequence[list[str]]) -
     }
 
 
-def measure_outage(arguments: argparse.Namespace, *, timeout_s: float, pause_s: float | None) -> dict[str, object]:
+def measure_outage(config: Config, *, timeout_s: float, pause_s: float | None) -> dict[str, object]:
     """Kill the server with SIGKILL while an environment is stepped; start it again after a pause, or never."""
-    with serving("ssp", arguments) as server:
+    with serving("ssp", config) as server:
         retriever = {"name": "remote", "url": server.url, "timeout_s": timeout_s}
-        corpus = [str(path) for path in arguments.corpus]
-        index_dir = arguments.index_dir and str(arguments.index_dir)
+        corpus = [str(path) for path in config.corpus]
+        index_dir = config.index_dir and str(config.index_dir)
         env = gymnasium.make("SearchSolver-v0", corpus=corpus, retriever=retriever, index_dir=index_dir)
         env.reset(seed=0, options={"task": {"question": "Which lake?", "answers": ["none"]}})
         env.step("<search>river</search>")
         server.process.send_signal(signal.SIGKILL)
         server.process.wait()
-        back = threading.Thread(target=_serve_again, args=(arguments, server.port, pause_s, done := threading.Event()))
+        back = threading.Thread(target=_serve_again, args=(config, server.port, pause_s, done := threading.Event()))
         back.start()
         started, error, reward = time.perf_counter(), "", None
         try:
@@ -200,10 +222,10 @@ def measure_outage(arguments: argparse.Namespace, *, timeout_s: float, pause_s: 
     return outcome if error else {**outcome, "n_searches": info["n_searches"]}
 
 
-def _serve_again(arguments: argparse.Namespace, port: int, pause_s: float | None, done: threading.Event) -> None:
+def _serve_again(config: Config, port: int, pause_s: float | None, done: threading.Event) -> None:
     if pause_s is not None:
         time.sleep(pause_s)
-        with serving("ssp", arguments, "--port", str(port)):
+        with serving("ssp", config, "--port", str(port)):
             done.wait()
 
 
@@ -216,63 +238,40 @@ def _counts(load: Load) -> dict[str, object]:
     return {"statuses": statuses, "connection_faults": dict(load.faults)}
 
 
-def _same(body: bytes, results: Sequence[object]) -> bool:
-    expected = render_answer([render_results(found, return_scores=True) for found in results])  # type: ignore[arg-type]
+def _same(body: bytes, results: Sequence[Sequence[SearchResult]]) -> bool:
+    expected = render_answer([render_results(found, return_scores=True) for found in results])
     return bool(json.loads(body) == json.loads(expected))
 
 
 def _read_texts(paths: Sequence[Path]) -> list[str]:
     """Return the texts of rows with ``question`` and of rows with ``searches``."""
-    rows = [json.loads(line) for path in paths for line in path.read_text(encoding="utf-8").splitlines()]
+    rows = [json.loads(line) for path in paths for line in path.read_bytes().splitlines()]
     texts = {s["query"] for row in rows for s in row.get("searches", ())} | {row["question"] for row in rows}
     return sorted(text for text in texts if len(text.split()) > 2)
 
 
-def main() -> None:
+def main(config: Config) -> None:
     """Measure and write the card."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpus", type=Path, nargs="+", required=True)
-    parser.add_argument(
-        "--queries", type=Path, nargs="+", required=True, help="JSON Lines with 'question' or 'searches'"
-    )
-    parser.add_argument("--retriever", default="bm25")
-    parser.add_argument("--config", type=json.loads, default={})
-    parser.add_argument("--index-dir", type=Path)
-    parser.add_argument("--clients", type=int, default=64)
-    parser.add_argument("--requests", type=int, default=1000, help="for each client of ssp serve")
-    parser.add_argument("--plain-requests", type=int, default=100, help="for each client of the plain server")
-    parser.add_argument("--burst", type=int, default=10_000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "server.json")
-    arguments = parser.parse_args()
-    rng = np.random.default_rng(arguments.seed)
-    corpus = open_corpus(arguments.corpus, index_dir=arguments.index_dir)
-    local = make_retriever(arguments.retriever, corpus, arguments.config, index_dir=arguments.index_dir)
-    texts = _read_texts(arguments.queries)
+    rng = np.random.default_rng(config.seed)
+    corpus, local = config.open()
+    texts = _read_texts(config.queries)
     queries = make_queries(corpus, texts, rng)
     figures: dict[str, object] = {}
     for workload in WORKLOADS:
         stream = make_stream(workload, queries, texts, rng)
-        for kind, n_requests in (("plain", arguments.plain_requests), ("ssp", arguments.requests)):
-            batches = make_batches(stream, rng.choice(SIZES, arguments.clients * n_requests).tolist())
-            figures[f"{workload}_{kind}"] = measure_load(kind, arguments, batches, local=local)
+        for kind, n_requests in (("plain", config.plain_requests), ("ssp", config.requests)):
+            batches = make_batches(stream, rng.choice(SIZES, config.clients * n_requests).tolist())
+            figures[f"{workload}_{kind}"] = measure_load(kind, config, batches, local=local)
             print(workload, kind, json.dumps(figures[f"{workload}_{kind}"]), flush=True)
-    figures["burst"] = measure_burst(arguments, make_batches(queries, [8] * arguments.burst))
+    figures["burst"] = measure_burst(config, make_batches(queries, [8] * config.burst))
     print("burst", json.dumps(figures["burst"]), flush=True)
-    figures["outage_restarted"] = measure_outage(arguments, timeout_s=60.0, pause_s=1.0)
-    figures["outage_for_good"] = measure_outage(arguments, timeout_s=2.0, pause_s=None)
+    figures["outage_restarted"] = measure_outage(config, timeout_s=60.0, pause_s=1.0)
+    figures["outage_for_good"] = measure_outage(config, timeout_s=2.0, pause_s=None)
     print("outage", json.dumps([figures["outage_restarted"], figures["outage_for_good"]]), flush=True)
-    settings = {
-        "corpus": corpus.fingerprint,
-        "n_passages": len(corpus),
-        "retriever": arguments.retriever,
-        "k": K,
-        "sizes": SIZES,
-        "clients": arguments.clients,
-    }
-    command = f"python {' '.join(['benchmarks/speed/run_server.py', *sys.argv[1:]])}"
-    write_card(arguments.out, figures, command=command, seeds=[arguments.seed], settings=settings)
+    of_corpus = {"corpus": corpus.fingerprint, "n_passages": len(corpus), "retriever": config.retriever}
+    settings = {**of_corpus, "k": K, "sizes": SIZES, "clients": config.clients}
+    write_card(config.output, figures, command=command_line(), seeds=[config.seed], settings=settings)
 
 
 if __name__ == "__main__":
-    main()
+    main(tyro.cli(Config, description=__doc__))

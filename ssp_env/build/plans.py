@@ -11,10 +11,10 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from ssp_env.build.indexes import BLOCK_VECTORS
 from ssp_env.build.vectors import SHARD_PASSAGES
 from ssp_env.errors import ConfigError
-from ssp_env.retrieval.faiss_build import BLOCK_VECTORS
-from ssp_env.retrieval.index_kinds import HNSW_LINKS, KINDS, IndexShape, index_shape
+from ssp_env.retrieval.faiss_index import HNSW_LINKS, KINDS, IndexShape, index_shape
 
 GIB = 2**30
 BASE_BYTES = 512 * 2**20
@@ -76,7 +76,7 @@ def plan_dense(
         vector_bytes: Bytes a number in the shards, 2 or 4.
         weight_bytes: Size of the model.
         shard_passages: Passages a shard.
-        block: Vectors a block of inverted lists, see ``faiss_build.build_approximate``.
+        block: Vectors a block of inverted lists, see ``indexes.BuildOptions``.
     """
     n, d = shape.n, shape.d
     shards = n * d * vector_bytes

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ssp_env.build.vectors import Clock, Say, ShardMaker, VectorShards, VectorSpec
+from ssp_env.build.clock import Clock
+from ssp_env.build.vectors import Say, ShardMaker, VectorShards, VectorSpec
 from ssp_env.errors import ConfigError, RetrievalError, SSPError
 from ssp_env.protocols import Corpus, Embedder
 from ssp_env.ray_cluster import connected, n_gpus
@@ -34,22 +35,15 @@ def encode_on_ray(
     n_workers: int = 1,
     device: str = "cpu",
 ) -> VectorShards:
-    """Make the shards that are missing and return all, as ``encode_shards`` does.
+    """Make the shards that are missing and return all, as ``encode_shards`` does, from the same arguments.
 
-    Args:
-        corpus: The passages; pickled to the workers, as is ``load``.
-        load: Returns the embedder; called once in every worker.
-        spec: Whose vectors.
-        folder: Where the shards lie, see ``vectors_folder``.
-        rebuild: Whether shards of another corpus are replaced.
-        say: Told after each new shard how far the job is.
-        n_workers: Workers, of one core each; and of one GPU, if the cluster has any and ``device`` is not ``cpu``.
-        device: Where ``load`` puts the embedder.
+    ``corpus`` and ``load`` are pickled to the workers; ``load`` is called once in each of them. There are ``n_workers``
+    workers, of one core each; and of one GPU, if the cluster has any and ``device``, where ``load`` puts the embedder,
+    is not ``cpu``.
 
     Raises:
-        StaleIndexError: If there are shards of another corpus and ``rebuild`` is not set, or the shards of the workers
-            are not seen here.
-        RetrievalError: If the embedder returns anything but finite vectors of one shape, or the workers die.
+        StaleIndexError: As ``encode_shards``, or if the shards of the workers are not seen here.
+        RetrievalError: As ``encode_shards``, or if the workers die.
         ConfigError: If the number of workers is not positive, or there is no cluster.
         ImportError: If Ray is missing.
     """

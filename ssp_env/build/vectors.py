@@ -7,7 +7,6 @@ either. Several processes may encode the same corpus: each shard is made by one 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,15 +15,17 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from ssp_env.build.clock import Clock
 from ssp_env.errors import ConfigError, StaleIndexError
 from ssp_env.protocols import Corpus, Embedder
-from ssp_env.retrieval.encoders import Vectors, embed_checked, passage_text
+from ssp_env.retrieval.encoders import Vectors, embed_passages
 from ssp_env.retrieval.ranking import index_folder
 from ssp_env.storage import ensure_folder, find_folder, read_manifest
 
 SHARD_VERSION = 1
 SHARD_PASSAGES = 8192
-CHUNK_PASSAGES = 2048
+GAP_S = 10.0
+"""Seconds after which a shard that is not whole yet says how far it is."""
 DTYPES = ("float16", "float32")
 VECTORS_FILE = "vectors.npy"
 
@@ -41,11 +42,7 @@ class VectorSpec:
     shard_passages: int = SHARD_PASSAGES
 
     def __post_init__(self) -> None:
-        """Check the ranges.
-
-        Raises:
-            ConfigError: If the type is unknown, a number is not positive, or the embedder has no name.
-        """
+        """Check the ranges."""
         if self.dtype not in DTYPES or self.shard_passages < 1 or not self.embedder:
             raise ConfigError(f"expected a named embedder, one of {DTYPES!r} and shard_passages >= 1, got {self!r}")
 
@@ -66,9 +63,9 @@ class VectorShards:
 
     def sample(self, n: int, rng: np.random.Generator) -> Vectors:
         """Return ``n`` different vectors in order, float32; all of them when ``n`` is the number of vectors."""
-        positions = np.sort(rng.choice(self.n, size=n, replace=False))
-        drawn = np.empty((n, self.dimension), np.float32)
-        numbers = positions // self.shard_passages
+        positions = np.sort(rng.choice(self.n, size=n, replace=False))  # (n,)
+        drawn = np.empty((n, self.dimension), np.float32)  # (n, d)
+        numbers = positions // self.shard_passages  # (n,): the shard of each
         for number in np.unique(numbers):
             chosen = numbers == number
             drawn[chosen] = self._open(int(number))[positions[chosen] % self.shard_passages]
@@ -107,7 +104,7 @@ def encode_shards(
         spec: Whose vectors.
         folder: Where the shards lie, see ``vectors_folder``.
         rebuild: Whether shards of another corpus are replaced.
-        say: Told after each new shard how far the job is.
+        say: Told every ten seconds, and after each new shard, how far the job is.
 
     Raises:
         StaleIndexError: If there are shards of another corpus and ``rebuild`` is not set.
@@ -116,10 +113,17 @@ def encode_shards(
     maker = ShardMaker(corpus, load, spec, folder=folder, rebuild=rebuild)
     clock = Clock(maker.n)
     for number in range(maker.n_shards):
-        is_new = maker.make(number)
-        clock.count(maker.size(number), is_new=is_new)
-        if is_new:
-            say(f"shard {number + 1} of {maker.n_shards}: {clock.line()}")
+        name = f"shard {number + 1} of {maker.n_shards}"
+
+        def told(n: int, name: str = name) -> None:
+            clock.count(n, is_new=True)
+            if clock.waited_s > GAP_S:
+                say(f"{name}: {clock.line()}")
+
+        if maker.make(number, told):
+            say(f"{name}: {clock.line()}")
+        else:
+            clock.count(maker.size(number), is_new=False)
     return maker.whole()
 
 
@@ -131,7 +135,10 @@ def n_missing(folder: Path, n: int, shard_passages: int) -> int:
 
 
 class ShardMaker:
-    """Makes single shards, in any order; loads the embedder when the first one is missing."""
+    """Makes single shards, in any order; loads the embedder when the first one is missing.
+
+    Its methods raise as ``encode_shards`` does.
+    """
 
     def __init__(
         self, corpus: Corpus, load: Callable[[], Embedder], spec: VectorSpec, *, folder: Path, rebuild: bool = False
@@ -150,35 +157,25 @@ class ShardMaker:
         return stop - start
 
     def find(self, number: int) -> dict[str, object] | None:
-        """Return the manifest of a shard, or None when it is missing.
-
-        Raises:
-            StaleIndexError: If it is of another corpus and must not be replaced.
-        """
+        """Return the manifest of a shard, or None when it is missing."""
         return find_folder(shard_folder(self._folder, number), self._expected(number), on_mismatch=self._on_mismatch)
 
-    def make(self, number: int) -> bool:
+    def make(self, number: int, told: Callable[[int], None] = lambda n: None) -> bool:
         """Make a shard unless it is there; return whether it was made here.
 
-        Raises:
-            StaleIndexError: If it is of another corpus and must not be replaced.
-            RetrievalError: If the embedder returns anything but finite vectors of one shape.
+        ``told`` is called with 0 when the embedder is loaded, and with the number of passages after each part.
         """
         n_made = self._n_made
         ensure_folder(
             shard_folder(self._folder, number),
             self._expected(number),
-            build=lambda place: self._write(place, number),
+            build=lambda place: self._write(place, number, told),
             on_mismatch=self._on_mismatch,
         )
         return self._n_made > n_made
 
     def whole(self) -> VectorShards:
-        """Return all shards.
-
-        Raises:
-            StaleIndexError: If one is missing.
-        """
+        """Return all shards; raises ``StaleIndexError`` if one is missing."""
         dimension = 0
         for number in range(self.n_shards):
             manifest = self.find(number)
@@ -208,36 +205,16 @@ class ShardMaker:
             "stop": stop,
         }
 
-    def _write(self, folder: Path, number: int) -> dict[str, object]:
-        start, stop = self._bounds(number)
-        self._embedder = self._embedder or self._load()
+    def _write(self, folder: Path, number: int, told: Callable[[int], None]) -> dict[str, object]:
+        if self._embedder is None:
+            self._embedder = self._load()
+            told(0)
+        positions, prefix = range(*self._bounds(number)), self._spec.passage_prefix
         chunks: list[Vectors] = []
-        for first in range(start, stop, CHUNK_PASSAGES):
-            passages = [self._corpus.at(position) for position in range(first, min(first + CHUNK_PASSAGES, stop))]
-            texts = [passage_text(passage, self._spec.passage_prefix) for passage in passages]
-            chunks.append(embed_checked(self._embedder, texts))
-        vectors = np.concatenate(chunks).astype(self._spec.dtype)
+        for chunk in embed_passages(self._embedder, self._corpus, positions, prefix=prefix):
+            chunks.append(chunk)  # (part, d)
+            told(len(chunk))
+        vectors = np.concatenate(chunks).astype(self._spec.dtype)  # (positions, d)
         np.save(folder / VECTORS_FILE, vectors)
         self._n_made += 1
         return {"dimension": vectors.shape[1]}
-
-
-class Clock:
-    """How far a job is; what was there before says nothing about the rate."""
-
-    def __init__(self, n: int) -> None:
-        """Start, with ``n`` passages to come."""
-        self._n, self._n_known, self._n_new = n, 0, 0
-        self._start_s = time.monotonic()
-
-    def count(self, n: int, *, is_new: bool) -> None:
-        """Count passages whose vectors are there."""
-        self._n_known += n
-        self._n_new += n if is_new else 0
-
-    def line(self) -> str:
-        """Return the share that is done, the rate and the time left, for people."""
-        rate = self._n_new / max(time.monotonic() - self._start_s, 1e-6)
-        left_s = int((self._n - self._n_known) / max(rate, 1e-9))
-        ends = f"{left_s // 3600:d}:{left_s // 60 % 60:02d}:{left_s % 60:02d} left"
-        return f"{100 * self._n_known / self._n:.1f} %, {rate:,.1f} passages/s, {ends}"

@@ -1,101 +1,79 @@
-"""The ``ssp`` command. Sub-commands are functions in a literal dict and import what they need when they run.
+"""The ``ssp`` command: finds the sub-command that is named, has tyro read its options, and runs it.
 
 Results go to standard output, progress and errors to standard error. Exit codes: 0 done, 1 failed, 2 wrong usage.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
+import os
 import sys
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from importlib.metadata import version
+from typing import Protocol
 
 from ssp_env.errors import SSPError
+
+COMMANDS = {
+    "corpus build": (
+        "ssp_env.cli.corpus:BuildCorpus",
+        "build a corpus folder from dumps, passage files, pages or text",
+    ),
+    "corpus get": ("ssp_env.cli.corpus:GetCorpus", "fetch a small real corpus"),
+    "index build": ("ssp_env.cli.index:BuildIndex", "plan and build the indexes of a corpus"),
+    "serve": ("ssp_env.cli.serve:Serve", "serve passages and pages over HTTP"),
+}
+"""Where the class of each sub-command is, and a line about it."""
+
+
+class Command(Protocol):
+    """A sub-command with its options."""
+
+    def run(self) -> Mapping[str, object] | None:
+        """Do it, and return the report that is printed."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
-    parser = argparse.ArgumentParser(prog="ssp", description="Corpora, indexes and servers for search self-play.")
-    groups = parser.add_subparsers(dest="command", required=True)
-    for name, (help_text, add) in COMMANDS.items():
-        add(groups.add_parser(name, help=help_text, description=help_text))
-    parsed = parser.parse_args(arguments)
-    run: Callable[[argparse.Namespace], None] = parsed.run
     try:
-        run(parsed)
+        code = _run(sys.argv[1:] if arguments is None else list(arguments))
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # whoever read the output, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except (SSPError, ImportError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+
+
+def _run(words: list[str]) -> int:
+    name = next((name for name in COMMANDS if words[: len(name.split())] == name.split()), None)
+    if name is None:
+        return _about(words)
+    module, _, attribute = COMMANDS[name][0].partition(":")
+    kind: type[Command] = getattr(import_module(module), attribute)
+    import tyro
+
+    config = (tyro.conf.FlagCreatePairsOff, tyro.conf.DisallowNone)
+    command = tyro.cli(kind, prog=f"ssp {name}", args=words[len(name.split()) :], config=config)
+    if (report := command.run()) is not None:
+        print(json.dumps(report, indent=1, ensure_ascii=False))
     return 0
 
 
-def _add_corpus(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", required=True)
-    build = actions.add_parser("build", help="build a corpus folder from dumps, passage files, pages or text")
-    build.add_argument("sources", nargs="+", type=Path, metavar="SOURCE", help="a file, or a folder of text files")
-    build.add_argument("--out", required=True, type=Path, help="the corpus folder")
-    build.add_argument("--format", help="format of all sources; default: told from their content")
-    build.add_argument(
-        "--workers", type=int, default=2, help="processes; 0: all work in this one (default: %(default)s)"
-    )
-    build.add_argument("--words", type=int, default=100, help="words a passage (default: %(default)s)")
-    build.add_argument("--on-clash", choices=("refuse", "keep-first"), default="refuse", help="different pages, one id")
-    build.add_argument("--rebuild", action="store_true", help="replace a corpus that was made from something else")
-    build.set_defaults(run=_build_corpus)
-    get = actions.add_parser("get", help="fetch a small real corpus")
-    get.add_argument("name", choices=("vital",), help="vital: leads of 10,033 English Wikipedia articles")
-    get.add_argument("--out", required=True, type=Path, help="the corpus folder")
-    get.set_defaults(run=_get_corpus)
-
-
-def _build_corpus(parsed: argparse.Namespace) -> None:
-    from ssp_env.build.ingest import BuildOptions, build_corpus
-
-    options = BuildOptions(
-        format=parsed.format,
-        n_workers=parsed.workers,
-        n_words=parsed.words,
-        on_clash=parsed.on_clash,
-        rebuild=parsed.rebuild,
-    )
-    _print(build_corpus(parsed.sources, parsed.out, options=options, progress=sys.stderr))
-
-
-def _get_corpus(parsed: argparse.Namespace) -> None:
-    from ssp_env.build.ingest import get_vital
-
-    _print(get_vital(parsed.out))
-
-
-def _add_index(parser: argparse.ArgumentParser) -> None:
-    from ssp_env.cli.index import add_arguments
-
-    actions = parser.add_subparsers(dest="action", required=True)
-    help_text = "plan and build the indexes of a corpus"
-    build = actions.add_parser("build", help=help_text, description=help_text)
-    add_arguments(build)
-    build.set_defaults(run=_build_index)
-
-
-def _build_index(parsed: argparse.Namespace) -> None:
-    from ssp_env.cli.index import run
-
-    _print(run(parsed))
-
-
-def _add_serve(parser: argparse.ArgumentParser) -> None:
-    from ssp_env.cli.serve import add_arguments
-
-    add_arguments(parser)
-
-
-def _print(report: dict[str, object]) -> None:
-    print(json.dumps(report, indent=1, ensure_ascii=False))
-
-
-COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
-    "corpus": ("build or fetch a corpus", _add_corpus),
-    "index": ("build the indexes of a corpus", _add_index),
-    "serve": ("serve passages and pages over HTTP", _add_serve),
-}
+def _about(words: list[str]) -> int:
+    """Answer ``--version``, ``--help`` and what names no sub-command; an unfinished name lists those that begin so."""
+    if words == ["--version"]:
+        print(f"ssp {version('ssp-env')}")
+        return 0
+    asks = words[-1:] in (["-h"], ["--help"])
+    begin = words[: len(words) - asks]
+    found = [name for name in COMMANDS if name.split()[: len(begin)] == begin]
+    out = sys.stdout if asks and found else sys.stderr
+    print("usage: ssp COMMAND [OPTIONS]; ssp COMMAND --help tells the options\n", file=out)
+    print("\n".join(f"  {name:14}{COMMANDS[name][1]}" for name in found or COMMANDS), file=out)
+    if not found:
+        print(f"\nerror: expected one of these commands, got {' '.join(begin)!r}", file=out)
+    return 0 if asks and found else 2

@@ -2,7 +2,7 @@
 
 from ssp_env.corpus.jsonl import JsonlCorpus, open_corpus
 from ssp_env.corpus.memory import MemoryCorpus
-from ssp_env.corpus.page_store import PageStore, open_pages
-from ssp_env.corpus.pages import Page, Section
+from ssp_env.corpus.pages import PageStore, only_section, open_pages
+from ssp_env.types import Page, Section
 
-__all__ = ["JsonlCorpus", "MemoryCorpus", "Page", "PageStore", "Section", "open_corpus", "open_pages"]
+__all__ = ["JsonlCorpus", "MemoryCorpus", "Page", "PageStore", "Section", "only_section", "open_corpus", "open_pages"]

@@ -59,11 +59,6 @@ def check_passage(passage: Passage) -> Passage:
     return passage
 
 
-def id_digest(passage_id: str) -> int:
-    """Return 64 bits that stand for an id in the id table."""
-    return int.from_bytes(blake2b(passage_id.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
-
-
 def content_digest(passage: Passage) -> bytes:
     """Return 16 bytes that stand for a whole passage; field lengths are hashed too, so fields cannot run together."""
     digest = blake2b(digest_size=CONTENT_DIGEST_BYTES)

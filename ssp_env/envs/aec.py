@@ -2,8 +2,8 @@
 
 Needs the optional package ``pettingzoo``. The agents are ``proposer_0``, ``reader_0`` (with ``reader="policy"``) and
 ``solver_0 .. solver_{n-1}``; they act in this order, each until its part is over. A solver is paid when its answer is
-judged, proposer and reader when the round is over. PettingZoo's ``api_test`` cannot be used: it needs array
-observations.
+judged, proposer and reader when the round is over. PettingZoo's ``api_test`` reads ``observation.dtype``, which text
+has not; but for that it passes.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from ssp_env.envs.base import (
     chosen,
     observation_space,
     opening,
+    read_options,
 )
 from ssp_env.envs.info import describe, transcript
-from ssp_env.envs.selfplay import SelfPlayScenario, playable
+from ssp_env.envs.settle import SelfPlayScenario, playable
 from ssp_env.envs.state import State, step
 from ssp_env.registry import GameConfig, build_game
 from ssp_env.spaces import FreeText
@@ -69,10 +70,10 @@ class SearchSelfPlayAEC(AECEnv[str, str, str | None]):  # type: ignore[misc]
     def reset(self, seed: int | None = None, options: Mapping[str, object] | None = None) -> None:
         """Start a round; a seed makes it and all following ones reproducible.
 
-        Raises:
-            ConfigError: If an option is unknown or its item cannot be used.
+        The option ``answer`` chooses the answer. Others are ignored, as PettingZoo wants it.
         """
-        item = chosen(self._scenario, self.game, options)
+        answer = {name: value for name, value in read_options(options).items() if name == "answer"}
+        item = chosen(self._scenario, self.game, answer)
         self._rng = self._rng if seed is None else np_random(seed)[0]
         self._state = opening(self._scenario, self.game, rng=self._rng, item=item)
         self.agents = list(self.possible_agents)
@@ -84,22 +85,12 @@ class SearchSelfPlayAEC(AECEnv[str, str, str | None]):  # type: ignore[misc]
         self._select()
 
     def observe(self, agent: str) -> str:
-        """Return what an agent sees: the prompt or reply if it acts next, else "".
-
-        Raises:
-            ResetNeeded: Before the first reset.
-        """
+        """Return what an agent sees: the prompt or reply if it acts next, else ""."""
         state = self._current()
         return state.observation if agent == self.agent_selection else ""
 
     def step(self, action: str | None) -> None:
-        """Take one completion of the acting agent; None removes an agent whose round is over.
-
-        Raises:
-            ResetNeeded: Before the first reset.
-            TypeError: If the action is not a string.
-            SSPError: If something on our side failed; nothing has happened and the same step may be repeated.
-        """
+        """Take one completion of the acting agent, as ``TextEnv.step`` does; None removes one whose round is over."""
         state, agent = self._current(), self.agent_selection
         if self.terminations.get(agent) or self.truncations.get(agent):
             self._was_dead_step(action)

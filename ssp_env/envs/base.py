@@ -14,8 +14,7 @@ from ssp_env.datasets import answer_from_row, shown, task_from_row
 from ssp_env.envs.info import describe, transcript
 from ssp_env.envs.state import Scenario, State, items, start, step
 from ssp_env.errors import ConfigError
-from ssp_env.game.episode import Limits
-from ssp_env.game.game import Game
+from ssp_env.game.game import Game, Limits
 from ssp_env.spaces import FreeText
 from ssp_env.types import Answer, Task
 
@@ -98,12 +97,7 @@ class TextEnv(gymnasium.Env[str, str]):
 
 
 def check_step(state: State, action: object) -> None:
-    """Refuse a step that makes no sense.
-
-    Raises:
-        ResetNeeded: If the episode is over.
-        TypeError: If the action is not a string.
-    """
+    """Refuse a step that makes no sense."""
     if state.over:
         raise ResetNeeded("expected a running episode, got one that is over; call reset first")
     if not isinstance(action, str):
@@ -129,11 +123,7 @@ def read_options(options: Mapping[str, object] | None) -> Mapping[str, object]:
 
 
 def chosen(scenario: Scenario, game: Game, options: Mapping[str, object] | None) -> Answer | Task | None:
-    """Return the item that reset options choose, None where it is to be drawn; no generator is touched.
-
-    Raises:
-        ConfigError: If the options are no mapping, one is unknown, its item cannot be used, or there is none to draw.
-    """
+    """Return the item that reset options choose, None where it is to be drawn; no generator is touched."""
     kind, convert = (Task, task_from_row) if scenario.role == "solver" else (Answer, answer_from_row)
     name = kind.__name__.lower()
     given = read_options(options)

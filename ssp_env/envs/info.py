@@ -1,7 +1,22 @@
 """The ``info`` dictionary of every reset and step, and the transcript that ``render`` shows.
 
-All values are fresh objects and depend on nothing but seed, options and actions: no times, no ids of objects. Accepted
-answers are never in it. Keys that are absent until the episode is over are marked *end*.
+A single environment returns an ``Info``, whose keys are described there. All values are fresh objects and depend on
+nothing but seed, options and actions: no times, no ids of objects. Accepted answers are never in it. Keys that are
+absent until the episode is over are marked *end*.
+
+A vector environment of ``n`` episodes returns the same keys with one value per episode, in Gymnasium's way::
+
+    infos["turns_left"]                      int array, shape (n,)
+    infos["valid_action"]                    bool array, shape (n,)
+    infos["role"], ["messages"], ...         object array, shape (n,), of what ``Info`` says; None where absent
+    infos["rewards"]["solver"]               object array, shape (n,), of the lists of one role
+    infos["_rewards"]                        bool array, shape (n,): which episodes have the key
+    infos["rewards"]["_solver"]              bool array, shape (n,): which of them have this role
+
+So episode 2's solver rewards are ``infos["rewards"]["solver"][2]``. Every key has such a mask, ``_key``. Under
+autoreset ``"SameStep"``, ``infos["final_info"]`` holds the last info of the episodes that ended in the same form, and
+``infos["final_obs"]`` their last observations (object array). ``gymnasium.wrappers.vector.DictInfoToList`` turns all of
+it into one dictionary per episode.
 """
 
 from __future__ import annotations

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain, islice
 from typing import Unpack
 
-from gymnasium.vector import AutoresetMode
-
 from ssp_env.envs.base import TextEnv
-from ssp_env.envs.gate import accept, enter_gate, pay_proposer, read_all
-from ssp_env.envs.state import State, judge_solves
-from ssp_env.envs.vector import TextVectorEnv
+from ssp_env.envs.settle import accept, checked, judge_solves, pay_proposer, proposal
+from ssp_env.envs.state import State
+from ssp_env.envs.vector import make_text_vector
 from ssp_env.errors import AgentError, ConfigError
 from ssp_env.game.game import Game
+from ssp_env.game.probes import Check
 from ssp_env.game.readers import AgentReader
 from ssp_env.game.rollout import rollout_apart
+from ssp_env.game.validator import validate
 from ssp_env.protocols import Agent, Reader
 from ssp_env.registry import GameConfig, build_agent, build_game
-from ssp_env.types import ReadingCase, RoleName, Sampling
+from ssp_env.types import Reading, RoleName, Sampling
 
 AgentSpec = str | Mapping[str, object]
 
@@ -48,19 +49,15 @@ class ProposerScenario:
 
     def settle(self, states: Sequence[State]) -> list[State]:
         """Validate the proposals, let the opponent solve the accepted ones, pay and end."""
-        entered = [enter_gate(state) for state in states]
-        pending = [i for i, step in enumerate(entered) if isinstance(step, ReadingCase)]
-        cases = [step for step in entered if isinstance(step, ReadingCase)]
-        read = []
-        if self._reader is not None:
-            read = read_all(self._reader, [states[i] for i in pending], cases)
-        validations = {i: step for i, step in enumerate(entered) if not isinstance(step, ReadingCase)}
-        validations.update(zip(pending, read, strict=True))
-        judged = [accept(state, validations[i]) for i, state in enumerate(states)]
+        validations = checked(validate([proposal(state) for state in states], self._read))
+        judged = [accept(*parts) for parts in zip(states, validations, strict=True)]
         return [
             replace(state, episode=proposed.episode, reward=state.ended[0].reward or 0.0).closes()
             for proposed, state in zip(states, self._paid(judged), strict=True)
         ]
+
+    def _read(self, checks: Sequence[Check]) -> list[Reading]:
+        return self._reader.read([check.case for check in checks]) if self._reader else []
 
     def _paid(self, states: Sequence[State]) -> list[State]:
         if self._opponent is None:
@@ -142,31 +139,12 @@ class SearchProposerEnv(TextEnv):
         self, *, opponent: AgentSpec | None = None, render_mode: str | None = None, **config: Unpack[GameConfig]
     ) -> None:
         """Build game and opponent, or take them from the process-wide cache."""
-        game = build_game(config)
-        super().__init__(_scenario(game, opponent), game, render_mode=render_mode)
+        super().__init__(*_parts(opponent=opponent, **config), render_mode=render_mode)
 
 
-def make_vector(
-    num_envs: int = 1,
-    *,
-    opponent: AgentSpec | None = None,
-    render_mode: str | None = None,
-    autoreset_mode: str | AutoresetMode = "NextStep",
-    max_episode_steps: int | None = None,
-    **config: Unpack[GameConfig],
-) -> TextVectorEnv:
-    """Return the vector environment, for ``gymnasium.make_vec``."""
+def _parts(*, opponent: AgentSpec | None = None, **config: Unpack[GameConfig]) -> tuple[ProposerScenario, Game]:
     game = build_game(config)
-    scenario = _scenario(game, opponent)
-    return TextVectorEnv(
-        scenario,
-        game,
-        num_envs=num_envs,
-        render_mode=render_mode,
-        autoreset_mode=autoreset_mode,
-        max_episode_steps=max_episode_steps,
-    )
+    return ProposerScenario(game, None if opponent is None else build_agent(opponent), sampling=Sampling()), game
 
 
-def _scenario(game: Game, opponent: AgentSpec | None) -> ProposerScenario:
-    return ProposerScenario(game, None if opponent is None else build_agent(opponent), sampling=Sampling())
+make_vector = partial(make_text_vector, _parts)

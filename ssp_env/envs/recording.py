@@ -17,9 +17,10 @@ from gymnasium.utils import RecordConstructorArgs
 from ssp_env.envs.base import TextEnv
 from ssp_env.envs.state import State
 from ssp_env.errors import ConfigError
-from ssp_env.game.records import SCHEMA, item_record, trajectory_record, validation_record, verdict_record
+from ssp_env.game.records import SCHEMA, plain, trajectory_record
 
-_HEAD = f'{{"schema": {SCHEMA}, "env": '.encode()
+_HEADS = tuple(f'{{"schema": {schema}, "env": '.encode() for schema in range(1, SCHEMA + 1))
+"""How a line of this and of earlier versions begins."""
 _BLOCK_BYTES = 65_536
 
 
@@ -83,11 +84,11 @@ def episode_record(state: State, *, with_prompts: bool = False) -> dict[str, obj
     episodes = [trajectory_record(trajectory, with_prompt=with_prompts) for trajectory in (*state.ended, *running)]
     for episode in episodes:
         if episode["role"] == "solver" and (verdict := next(verdicts, None)):
-            episode["verdict"] = verdict_record(verdict)
+            episode["verdict"] = plain(verdict)
     return {
-        "item": item_record(state.item),
-        "task": state.task and item_record(state.task),
-        "validation": state.validation and validation_record(state.validation),
+        "item": plain(state.item),
+        "task": plain(state.task),
+        "validation": plain(state.validation),
         "episodes": episodes,
     }
 
@@ -105,7 +106,8 @@ def _append(path: str, line: bytes) -> None:
             fcntl.flock(file, fcntl.LOCK_EX)
             end = _end(file)
             file.seek(end)
-            if not _HEAD.startswith(head := file.read(len(_HEAD))):
+            head = file.read(len(_HEADS[0]))
+            if not any(known.startswith(head) for known in _HEADS):
                 raise ConfigError(
                     f"expected lines of recorded episodes in {path!r}, got an unfinished line of something else; "
                     "end it with a line feed, or name another file"

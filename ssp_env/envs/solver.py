@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Unpack
 
-from gymnasium.vector import AutoresetMode
-
 from ssp_env.envs.base import TextEnv
-from ssp_env.envs.state import State, judge_solves
-from ssp_env.envs.vector import TextVectorEnv
+from ssp_env.envs.settle import judge_solves
+from ssp_env.envs.state import State
+from ssp_env.envs.vector import make_text_vector
+from ssp_env.game.game import Game
 from ssp_env.registry import GameConfig, build_game
 from ssp_env.types import RoleName
 
@@ -70,24 +71,11 @@ class SearchSolverEnv(TextEnv):
 
     def __init__(self, *, render_mode: str | None = None, **config: Unpack[GameConfig]) -> None:
         """Build the game, or take it from the process-wide cache."""
-        super().__init__(SolverScenario(), build_game(config), render_mode=render_mode)
+        super().__init__(*_parts(**config), render_mode=render_mode)
 
 
-def make_vector(
-    num_envs: int = 1,
-    *,
-    render_mode: str | None = None,
-    autoreset_mode: str | AutoresetMode = "NextStep",
-    max_episode_steps: int | None = None,
-    **config: Unpack[GameConfig],
-) -> TextVectorEnv:
-    """Return the vector environment, for ``gymnasium.make_vec``."""
-    game = build_game(config)
-    return TextVectorEnv(
-        SolverScenario(),
-        game,
-        num_envs=num_envs,
-        render_mode=render_mode,
-        autoreset_mode=autoreset_mode,
-        max_episode_steps=max_episode_steps,
-    )
+def _parts(**config: Unpack[GameConfig]) -> tuple[SolverScenario, Game]:
+    return SolverScenario(), build_game(config)
+
+
+make_vector = partial(make_text_vector, _parts)

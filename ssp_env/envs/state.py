@@ -13,10 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ssp_env.errors import JudgeError
-from ssp_env.game.episode import Episode, advance
-from ssp_env.game.game import Game
-from ssp_env.game.scoring import score_solves
+from ssp_env.game.game import Episode, Game, advance
 from ssp_env.types import (
     Answer,
     Completion,
@@ -115,11 +112,7 @@ def start(scenario: Scenario, game: Game, item: Answer | Task, *, key: int) -> S
 
 
 def step(scenario: Scenario, states: Sequence[State], texts: Sequence[str]) -> list[State]:
-    """Return the states after one completion each; all searches are answered by one retrieval call.
-
-    Raises:
-        SSPError: If something on our side failed; the given states are still good.
-    """
+    """Return the states after one completion each; all searches are answered by one retrieval call."""
     episodes = [copy(state.episode) for state in states]
     advance(episodes, [Completion(_well_formed(text)) for text in texts])
     moved = [_moved(state, episode) for state, episode in zip(states, episodes, strict=True)]
@@ -132,22 +125,6 @@ def step(scenario: Scenario, states: Sequence[State], texts: Sequence[str]) -> l
 def prompt_text(episode: Episode) -> str:
     """Return the opening messages of an episode as one text."""
     return "\n\n".join(message["content"] for message in episode.conversation.prompt)
-
-
-def judge_solves(states: Sequence[State]) -> list[State]:
-    """Return the states with their ended solver episode judged and paid.
-
-    Raises:
-        JudgeError: If the judge gave no verdict on one of them.
-    """
-    scored = score_solves([(state.game, state.episode.record()) for state in states])
-    judged = []
-    for state, (solve, verdict) in zip(states, scored, strict=True):
-        if solve.reward is None:
-            raise JudgeError(f"expected a verdict, got none ({verdict.method}: {solve.error}); repeat the step")
-        ended, verdicts = (*state.ended, solve), (*state.verdicts, verdict)
-        judged.append(replace(state, reward=solve.reward, ended=ended, verdicts=verdicts))
-    return judged
 
 
 def _moved(state: State, episode: Episode) -> State:

@@ -6,7 +6,7 @@ one game and live in this process; there is nothing to copy, and text of any len
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any, TypeGuard
@@ -107,8 +107,7 @@ class TextVectorEnv(VectorEnv[Texts, Sequence[str], npt.NDArray[Any]]):
 
         Raises:
             ValueError: If seeds are no whole numbers, or if not ``num_envs`` seeds, options or flags are given.
-            ConfigError: If the options are no mapping, one is unknown, its item cannot be used, or there is nothing to
-                draw from when an ended episode is to be reset.
+            ConfigError: As ``TextEnv.reset``, and if nothing can be drawn when an ended episode is to be reset.
         """
         given = dict(read_options(options))
         members = np.flatnonzero(self._mask(given.pop("reset_mask", None))).tolist()
@@ -126,10 +125,7 @@ class TextVectorEnv(VectorEnv[Texts, Sequence[str], npt.NDArray[Any]]):
             Texts, rewards (float64), terminations and truncations (bool), each of shape ``(num_envs,)``, and infos.
 
         Raises:
-            ResetNeeded: If an episode is over and the mode is ``"Disabled"``.
-            TypeError: If an action is not a string.
-            ValueError: If the actions are no sequence, or their number is not ``num_envs``.
-            SSPError: If something on our side failed; nothing has happened and the same step may be repeated.
+            ValueError: If the actions are no sequence, or their number is not ``num_envs``. Else as ``TextEnv.step``.
         """
         states = self.states
         if not _is_list(actions) or len(actions) != self.num_envs:
@@ -216,6 +212,25 @@ class TextVectorEnv(VectorEnv[Texts, Sequence[str], npt.NDArray[Any]]):
             {name: value[i] if isinstance(value, list) else value for name, value in given.items()}
             for i in range(self.num_envs)
         ]
+
+
+def make_text_vector(
+    parts: Callable[..., tuple[Scenario, Game]],
+    num_envs: int = 1,
+    *,
+    render_mode: str | None = None,
+    autoreset_mode: str | AutoresetMode = "NextStep",
+    max_episode_steps: int | None = None,
+    **config: Any,
+) -> TextVectorEnv:
+    """Return the vector environment of the parts that a configuration describes, for ``gymnasium.make_vec``."""
+    return TextVectorEnv(
+        *parts(**config),
+        num_envs=num_envs,
+        render_mode=render_mode,
+        autoreset_mode=autoreset_mode,
+        max_episode_steps=max_episode_steps,
+    )
 
 
 def _is_whole(value: object) -> TypeGuard[int | np.integer]:

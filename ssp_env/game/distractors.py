@@ -29,12 +29,7 @@ QUERY_CHARS = 100
 def with_distractors(
     game: Game, trajectory: Trajectory, others: Sequence[Trajectory], rng: np.random.Generator
 ) -> tuple[Passage, ...]:
-    """Return the evidence of a proposal and distractors, by the rules of the game, in random order.
-
-    Raises:
-        RetrievalError: If the search failed with which bundles are made up.
-        ConfigError: If bundles have to be made up and the game has no retriever.
-    """
+    """Return the evidence of a proposal and distractors, by the rules of the game, in random order."""
     if game.rules.distractor_unit == "bundle":
         return _with_bundles(game, trajectory, others, rng)
     return shuffled([*trajectory.evidence, *passage_distractors(game, trajectory, others, rng)], rng)

@@ -13,7 +13,7 @@ have fewer solves.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -21,7 +21,7 @@ import numpy as np
 from ssp_env.errors import RunError
 from ssp_env.game.game import Game
 from ssp_env.game.proposal import proposed_task
-from ssp_env.types import Answer, Task, Trajectory, Validation
+from ssp_env.types import Answer, Round, Task
 
 STATE_VERSION = 1
 
@@ -118,30 +118,12 @@ def _pooled(row: Mapping[str, object]) -> PooledTask:
 DUMMY_QUESTION = "There is no question this time. Close with an answer tag."
 POOLED = ("reuse", "reset")
 """The strategies that draw from the pool, and so the only ones that add to it."""
-Origin = Literal["fresh", "reused", "dummy", "none"]
-
-
-@dataclass(frozen=True, slots=True)
-class Proposed:
-    """A validated proposal and the game it was made in."""
-
-    game: Game
-    answer: Answer
-    trajectory: Trajectory
-    validation: Validation
-
-
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """What is played in a slot: the task, the game it belongs to, and where it came from."""
-
-    game: Game
-    task: Task | None
-    origin: Origin
+Slot = tuple[Game, Round]
+"""A round so far, and the game that its task is played in."""
 
 
 def fill_slots(
-    proposals: Sequence[Proposed],
+    proposed: Sequence[Slot],
     filling: str,
     *,
     n_tasks: int,
@@ -149,27 +131,26 @@ def fill_slots(
     games: Mapping[str, Game],
     rng: np.random.Generator,
 ) -> list[Slot]:
-    """Return one slot per proposal: its own task if it was accepted, otherwise what the strategy gives.
+    """Return the rounds with what is played in each: its own task if it was accepted, else what the strategy gives.
 
     Args:
-        proposals: The batch.
+        proposed: The validated proposals of the batch, with the games they were made in.
         filling: A strategy.
         n_tasks: Tasks to be played; the last slots of rejected proposals that go beyond it stay open.
         pool: The tasks to reuse; only those of corpora in ``games`` can be played.
         games: The games by corpus fingerprint.
         rng: Draws one task per slot, so that repeats within a batch happen.
     """
-    fresh = [Slot(p.game, proposed_task(p.answer, p.trajectory), "fresh") for p in proposals if p.validation.ok]
-    rejected = [p for p in proposals if not p.validation.ok]
-    accepted = iter(fresh)
+    fresh = [_filled(slot, slot[0], proposed_task(slot[1].proposal), "fresh") for slot in proposed if _accepted(slot)]
+    rejected = [slot for slot in proposed if not _accepted(slot)]
     n_missing = n_tasks - len(fresh)
-    filled = _fillers(rejected[:n_missing], filling, fresh, pool=pool, games=games, rng=rng)
-    fillers = iter([*filled, *(Slot(p.game, None, "none") for p in rejected[n_missing:])])
-    return [next(accepted) if p.validation.ok else next(fillers) for p in proposals]
+    filled = _fill(rejected[:n_missing], filling, fresh, pool=pool, games=games, rng=rng) + rejected[n_missing:]
+    accepted, fillers = iter(fresh), iter(filled)
+    return [next(accepted if _accepted(slot) else fillers) for slot in proposed]
 
 
-def _fillers(
-    rejected: Sequence[Proposed],
+def _fill(
+    rejected: Sequence[Slot],
     filling: str,
     fresh: Sequence[Slot],
     *,
@@ -177,17 +158,23 @@ def _fillers(
     games: Mapping[str, Game],
     rng: np.random.Generator,
 ) -> list[Slot]:
-    if filling in POOLED:
-        drawn = pool.draw(len(rejected), games, rng=rng)
-        return [Slot(games[d.corpus], d.task, "reused") for d in drawn] or [_dummy(p) for p in rejected]
-    if filling == "dummy":
-        return [_dummy(p) for p in rejected]
+    if filling in POOLED and (drawn := pool.draw(len(rejected), games, rng=rng)):
+        return [_filled(s, games[d.corpus], d.task, "reused") for s, d in zip(rejected, drawn, strict=True)]
+    if filling in ("dummy", *POOLED):
+        return [_filled(slot, slot[0], _dummy(slot[1].answer), "dummy") for slot in rejected]
     if filling == "resample" and fresh:
         copies = [fresh[int(i)] for i in rng.integers(len(fresh), size=len(rejected))]
-        return [Slot(copy.game, copy.task, "reused") for copy in copies]
-    return [Slot(p.game, None, "none") for p in rejected]
+        return [_filled(slot, game, copy.task, "reused") for slot, (game, copy) in zip(rejected, copies, strict=True)]
+    return list(rejected)
 
 
-def _dummy(proposed: Proposed) -> Slot:
-    answer = proposed.answer
-    return Slot(proposed.game, Task(answer.id, DUMMY_QUESTION, answer.accepted, "dummy"), "dummy")
+def _accepted(slot: Slot) -> bool:
+    return slot[1].validation.ok
+
+
+def _filled(slot: Slot, game: Game, task: Task | None, origin: Literal["fresh", "reused", "dummy"]) -> Slot:
+    return game, replace(slot[1], origin=origin, task=task, task_corpus=game.corpus.fingerprint)
+
+
+def _dummy(answer: Answer) -> Task:
+    return Task(answer.id, DUMMY_QUESTION, answer.accepted, "dummy")

@@ -24,16 +24,25 @@ def proposed_question(trajectory: Trajectory) -> str:
     return strip_tags(trajectory.final)
 
 
-def proposed_task(answer: Answer, trajectory: Trajectory) -> Task:
-    """Return the task that a proposal makes: its question, with the answer's answer and aliases."""
+def proposed_from(trajectory: Trajectory) -> Answer:
+    """Return the answer that a proposer started from."""
+    if not isinstance(trajectory.item, Answer):
+        raise TypeError(f"expected a proposer's trajectory, got one of role {trajectory.role!r}")
+    return trajectory.item
+
+
+def proposed_task(trajectory: Trajectory) -> Task:
+    """Return the task that a proposal makes: its question, with every accepted form of its answer."""
+    answer = proposed_from(trajectory)
     return Task(answer.id, proposed_question(trajectory), answer.accepted)
 
 
-def check_proposal(rules: GameRules, answer: Answer, trajectory: Trajectory) -> Reason:
+def check_proposal(rules: GameRules, trajectory: Trajectory) -> Reason:
     """Return the first reason against a proposal, or ``ok``; ``failed`` when our side broke its episode.
 
     An unfinished episode has no question.
     """
+    answer = proposed_from(trajectory)
     if trajectory.status == "failed":
         return "failed"
     question = proposed_question(trajectory)

@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from ssp_env.errors import ConfigError
-from ssp_env.game.episode import Episode, Limits
+from ssp_env.game.game import Episode, Limits
 from ssp_env.game.roles import ROLES
 from ssp_env.game.rollout import rollout
 from ssp_env.protocols import Agent, AgentOf, Reader
 from ssp_env.types import Reading, ReadingCase, Sampling, Trajectory
-from ssp_env.world import OracleReader
+from ssp_env.world.reader import OracleReader
 
 
 def read_with(
@@ -92,7 +92,7 @@ def make_oracle(
     if not isinstance(corpus, Mapping) or "world" not in corpus:
         raise ConfigError(
             "expected a reader that knows the corpus, got 'oracle', which only knows generated worlds; "
-            "use 'policy' or {'agent': ...}"
+            "use reader='policy' or reader={'agent': ...}"
         )
     return lambda agent_of: reader
 

@@ -8,9 +8,13 @@ token ids and the texts of passages never are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import is_dataclass
 from typing import get_args
 
+from ssp_env.errors import RunError
 from ssp_env.game.pool import QuestionPool
 from ssp_env.text import normalize_unicode
 from ssp_env.types import (
@@ -18,31 +22,30 @@ from ssp_env.types import (
     Final,
     Invalid,
     JudgedReading,
-    ReadingCase,
+    Passage,
     Reason,
     Round,
-    Task,
     ToolCall,
     Trajectory,
     Turn,
-    Validation,
-    Verdict,
 )
 
-SCHEMA = 1
+SCHEMA = 2
+"""Changes when a field changes its name or meaning. In schema 1 the answer of a round stood under ``seed``."""
+_KINDS = {ToolCall: "tool", Final: "final", Invalid: "invalid"}
 
 
 def round_record(played: Round, *, with_prompts: bool = False) -> dict[str, object]:
-    """Return a round as plain JSON; ``schema`` changes when a field changes its name or meaning."""
+    """Return a round as plain JSON."""
     return {
         "schema": SCHEMA,
-        "answer": item_record(played.answer),
+        "answer": plain(played.answer),
         "proposal": trajectory_record(played.proposal, with_prompt=with_prompts),
-        "validation": validation_record(played.validation),
+        "validation": plain(played.validation),
         "origin": played.origin,
-        "task": None if played.task is None else item_record(played.task),
+        "task": plain(played.task),
         "solves": [
-            {**trajectory_record(solve, with_prompt=with_prompts), "verdict": verdict_record(verdict)}
+            {**trajectory_record(solve, with_prompt=with_prompts), "verdict": plain(verdict)}
             for solve, verdict in zip(played.solves, played.verdicts, strict=True)
         ],
         "success_rate": played.success_rate,
@@ -54,80 +57,63 @@ def round_record(played: Round, *, with_prompts: bool = False) -> dict[str, obje
 
 def trajectory_record(trajectory: Trajectory, *, with_prompt: bool = False) -> dict[str, object]:
     """Return one episode as plain JSON."""
-    record: dict[str, object] = {
-        "role": trajectory.role,
-        "status": trajectory.status,
-        "truncation": trajectory.truncation,
-        "reward": trajectory.reward,
-        "error": trajectory.error,
-        "final": trajectory.final,
-        "queries": list(trajectory.queries),
-        "turns": [_turn(turn) for turn in trajectory.conversation.turns],
-    }
-    if with_prompt:
-        record["prompt"] = [dict(message) for message in trajectory.conversation.prompt]
-    return record
+    names = ("role", "status", "truncation", "reward", "error", "final", "queries")
+    record = {name: plain(getattr(trajectory, name)) for name in names}
+    record["turns"] = plain(trajectory.conversation.turns)
+    return record | ({"prompt": plain(trajectory.conversation.prompt)} if with_prompt else {})
 
 
-def _turn(turn: Turn) -> dict[str, object]:
-    return {
-        "text": turn.completion.text,
-        "dropped": turn.dropped,
-        "finish": turn.completion.finish,
-        "action": _action(turn.action),
-        "passages": [result.passage.id for result in turn.results],
-    }
-
-
-def _action(action: ToolCall | Final | Invalid) -> dict[str, str]:
-    match action:
-        case ToolCall(tool, argument):
-            return {"kind": "tool", "tool": tool, "argument": argument}
-        case Final(text):
-            return {"kind": "final", "text": text}
-        case Invalid(reason):
-            return {"kind": "invalid", "reason": reason}
-
-
-def _reading(made: JudgedReading) -> dict[str, object]:
-    return {
-        "kind": made.kind,
-        "passages": [passage.id for passage in made.case.passages],
-        "response": made.reading.response,
-        "error": made.reading.error,
-        "verdicts": [verdict_record(verdict) for verdict in made.verdicts],
-    }
-
-
-def item_record(item: Answer | Task | ReadingCase) -> dict[str, object]:
-    """Return what an episode starts from as plain JSON."""
-    match item:
+def plain(value: object) -> object:
+    """Return a part of a game as plain JSON: records as their fields, passages as their ids."""
+    match value:
+        case Passage():
+            return value.id
         case Answer():
-            return {
-                "id": item.id,
-                "answer": item.text,
-                "aliases": list(item.aliases),
-                "n_searches": item.n_searches,
-            }
-        case Task():
-            return {"id": item.id, "question": item.question, "answers": list(item.answers), "kind": item.kind}
-        case ReadingCase():
-            return {"question": item.question, "passages": [passage.id for passage in item.passages]}
+            return {"answer" if name == "text" else name: part for name, part in _fields(value).items()}
+        case Turn(completion, action, results):
+            said = {"text": completion.text, "dropped": value.dropped, "finish": completion.finish}
+            return said | {"action": plain(action), "passages": [result.passage.id for result in results]}
+        case ToolCall() | Final() | Invalid():
+            return {"kind": _KINDS[type(value)], **_fields(value)}
+        case JudgedReading(kind, case, reading, verdicts):
+            return {"kind": kind, "passages": plain(case.passages), **_fields(reading), "verdicts": plain(verdicts)}
+        case tuple():
+            return [plain(part) for part in value]
+        case dict():
+            return dict(value)
+    return _fields(value) if is_dataclass(value) else value
 
 
-def validation_record(validation: Validation) -> dict[str, object]:
-    """Return a validation as plain JSON."""
-    return {
-        "reason": validation.reason,
-        "response": validation.response,
-        "error": validation.error,
-        "readings": [_reading(made) for made in validation.readings],
-    }
+def _fields(record: object) -> dict[str, object]:
+    return {name: plain(getattr(record, name)) for name in getattr(record, "__dataclass_fields__", ())}
 
 
-def verdict_record(verdict: Verdict) -> dict[str, str]:
-    """Return a verdict as plain JSON."""
-    return {"label": verdict.label, "method": verdict.method, "detail": verdict.detail}
+def read_records(path: str | os.PathLike[str]) -> Iterator[dict[str, object]]:
+    """Yield the records of a ``rounds.jsonl`` or ``episodes.jsonl`` as they are written today, whatever wrote them.
+
+    Raises:
+        RunError: If the file cannot be read, a line is no record, or its schema is unknown; the message names the line.
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                yield _read_record(line, f"{os.fspath(path)}:{number}")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RunError(f"expected a file of records, got {os.fspath(path)!r} ({error}); name another") from error
+
+
+def _read_record(line: str, place: str) -> dict[str, object]:
+    try:
+        record = json.loads(line)
+        schema = record["schema"]
+    except (ValueError, KeyError, TypeError) as error:
+        got = f"{line.strip()!r:.80}; delete the line"
+        raise RunError(f"{place}: expected a record as a JSON object with its schema, got {got}") from error
+    if type(schema) is not int or not 1 <= schema <= SCHEMA:
+        raise RunError(
+            f"{place}: expected schema 1 to {SCHEMA}, got {schema!r}; read it with the version that wrote it"
+        )
+    return {"answer" if name == "seed" else name: value for name, value in record.items()} | {"schema": SCHEMA}
 
 
 def round_statistics(rounds: Sequence[Round], pool: QuestionPool | None = None) -> dict[str, float | None]:

@@ -1,101 +1,69 @@
 """The parts that a policy can play: proposer, solver and reader (SSP section 3, appendix D).
 
-A role has a name, the tag that ends its episode, and a prompt. A new role is one class here and one line in ``ROLES``.
+A role is one record in ``ROLES``: its name, the tag that ends its episode, and what its prompt shows of an item.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from ssp_env.game.prompts import fill
 from ssp_env.protocols import Tool
 from ssp_env.tags import render_results
 from ssp_env.types import Answer, Item, Message, ReadingCase, RoleName, SearchResult, Task
 
+MAX_PASSAGE_CHARS = 4000
 
-class Role(Protocol):
-    """One part in the game; stateless."""
 
-    @property
-    def name(self) -> RoleName:
-        """The role's name, also that of its prompt template."""
-        ...
+@dataclass(frozen=True, slots=True)
+class Role:
+    """One part in the game.
 
-    @property
-    def final_tag(self) -> str:
-        """The tag whose block ends the episode."""
-        ...
+    Attributes:
+        name: The role's name, also that of its prompt template.
+        final_tag: The tag whose block ends the episode.
+        opens_with: What an episode starts from.
+        shows: What the prompt shows of it, by placeholder.
+        uses_tools: Whether tools may be called; a role without tools has a single turn.
+    """
 
-    @property
-    def uses_tools(self) -> bool:
-        """Whether tools may be called; a role without tools has a single turn."""
-        ...
+    name: RoleName
+    final_tag: str
+    opens_with: type[Item]
+    shows: Callable[..., Mapping[str, str]]
+    uses_tools: bool = True
 
     def prompt(self, item: Item, *, prompt_set: str, tools: Mapping[str, Tool]) -> tuple[Message, ...]:
-        """Return the opening messages for an answer, a task or a reading case, and tell of the tools.
+        """Return the opening messages for an item, which tell of the tools.
 
         Raises:
             TypeError: If the item is not of this role's kind.
             ConfigError: If the prompt set cannot tell of the tools.
         """
-        ...
+        if not isinstance(item, self.opens_with):
+            wanted = self.opens_with.__name__
+            article = "an" if wanted[0] in "AEIOU" else "a"
+            raise TypeError(f"expected {article} {wanted} for the {self.name}, got {type(item).__name__}")
+        template = "reader_all" if isinstance(item, ReadingCase) and item.ask_for_all else self.name
+        return fill(prompt_set, template, self.shows(item), tools=tools, final=self.final_tag)
 
 
-class Proposer:
-    """Searches from a known answer and ends with ``<question>``."""
-
-    name: RoleName = "proposer"
-    final_tag = "question"
-    uses_tools = True
-
-    def prompt(self, item: Item, *, prompt_set: str, tools: Mapping[str, Tool]) -> tuple[Message, ...]:
-        """Return the messages that give answer and demanded number of searches."""
-        if not isinstance(item, Answer):
-            raise TypeError(f"expected an Answer for the proposer, got {type(item).__name__}")
-        return fill(
-            prompt_set,
-            self.name,
-            {"answer": item.text, "n_searches": str(item.n_searches)},
-            tools=tools,
-            final=self.final_tag,
-        )
+def _of_answer(answer: Answer) -> dict[str, str]:
+    return {"answer": answer.text, "n_searches": str(answer.n_searches)}
 
 
-MAX_PASSAGE_CHARS = 4000
+def _of_case(case: ReadingCase) -> dict[str, str]:
+    results = [SearchResult(passage, 0.0, rank) for rank, passage in enumerate(case.passages)]
+    return {"question": case.question, "passages": render_results(results, MAX_PASSAGE_CHARS)}
 
 
-class ReaderRole:
-    """Reads passages, may not search, and ends with ``<answer>`` in its single turn."""
-
-    name: RoleName = "reader"
-    final_tag = "answer"
-    uses_tools = False
-
-    def prompt(self, item: Item, *, prompt_set: str, tools: Mapping[str, Tool]) -> tuple[Message, ...]:
-        """Return the messages that show the passages, in the given order, and ask the question."""
-        if not isinstance(item, ReadingCase):
-            raise TypeError(f"expected a ReadingCase for the reader, got {type(item).__name__}")
-        results = [SearchResult(passage, 0.0, rank) for rank, passage in enumerate(item.passages)]
-        passages = render_results(results, MAX_PASSAGE_CHARS)
-        template = "reader_all" if item.ask_for_all else self.name
-        return fill(
-            prompt_set, template, {"question": item.question, "passages": passages}, tools=tools, final=self.final_tag
-        )
+def _of_task(task: Task) -> dict[str, str]:
+    return {"question": task.question}
 
 
-class Solver:
-    """Searches for a question and ends with ``<answer>``."""
-
-    name: RoleName = "solver"
-    final_tag = "answer"
-    uses_tools = True
-
-    def prompt(self, item: Item, *, prompt_set: str, tools: Mapping[str, Tool]) -> tuple[Message, ...]:
-        """Return the messages that give the question and nothing else of the task."""
-        if not isinstance(item, Task):
-            raise TypeError(f"expected a Task for the solver, got {type(item).__name__}")
-        return fill(prompt_set, self.name, {"question": item.question}, tools=tools, final=self.final_tag)
-
-
-ROLES: dict[str, Role] = {"proposer": Proposer(), "reader": ReaderRole(), "solver": Solver()}
+ROLES: dict[str, Role] = {
+    "proposer": Role("proposer", "question", Answer, _of_answer),
+    "reader": Role("reader", "answer", ReadingCase, _of_case, uses_tools=False),
+    "solver": Role("solver", "answer", Task, _of_task),
+}

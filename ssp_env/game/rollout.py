@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from ssp_env.errors import AgentError
-from ssp_env.game.episode import Episode, advance
+from ssp_env.game.batching import in_groups
+from ssp_env.game.game import Episode, advance
 from ssp_env.protocols import Agent, check_completions
 from ssp_env.types import Completion, Sampling, Trajectory
 
@@ -45,22 +47,24 @@ def rollout_apart(
     while any(episode.running for episodes, _ in parties for episode in episodes):
         moves: list[tuple[Episode, Completion]] = []
         for episodes, rng in parties:
-            groups: dict[tuple[str, ...], list[Episode]] = {}
-            for episode in episodes:
-                if episode.running:
-                    groups.setdefault(episode.stop, []).append(episode)
-            for stop, members in groups.items():
-                moves += _complete(members, agent, replace(sampling, stop=stop, seed=int(rng.integers(2**31))))
+            running = [episode for episode in episodes if episode.running]
+            complete = partial(_complete, agent=agent, sampling=sampling, rng=rng)
+            completed = in_groups(running, lambda episode: episode.stop, complete)
+            moves += [(episode, made) for episode, made in zip(running, completed, strict=True) if made is not None]
         advance([episode for episode, _ in moves], [completion for _, completion in moves], isolate=True)
     return [[episode.record() for episode in episodes] for episodes, _ in parties]
 
 
-def _complete(episodes: Sequence[Episode], agent: Agent, sampling: Sampling) -> list[tuple[Episode, Completion]]:
+def _complete(
+    episodes: Sequence[Episode], *, agent: Agent, sampling: Sampling, rng: np.random.Generator
+) -> Sequence[Completion | None]:
+    """Return the completions of episodes that await the same stop strings; an outage fails them all."""
+    drawn = replace(sampling, stop=episodes[0].stop, seed=int(rng.integers(2**31)))
     try:
-        completions = agent.complete([episode.conversation for episode in episodes], sampling=sampling)
+        completions = agent.complete([episode.conversation for episode in episodes], sampling=drawn)
     except AgentError as error:
         for episode in episodes:
             episode.fail(f"AgentError: {error}")
-        return []
+        return [None] * len(episodes)
     check_completions(completions, len(episodes))
-    return list(zip(episodes, completions, strict=True))
+    return completions

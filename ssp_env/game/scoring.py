@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ssp_env.game.batching import judge_all
 from ssp_env.game.game import Game
 from ssp_env.game.rewards import proposer_reward, solver_reward
 from ssp_env.game.rules import GameRules
-from ssp_env.types import JudgeCase, Task, Trajectory, Validation, Verdict
+from ssp_env.types import JudgeCase, Round, Task, Trajectory, Validation, Verdict
 
 
 def score_solves(solves: Sequence[tuple[Game, Trajectory]]) -> list[tuple[Trajectory, Verdict]]:
@@ -31,19 +32,13 @@ def score_solves(solves: Sequence[tuple[Game, Trajectory]]) -> list[tuple[Trajec
 
 
 def _verdicts(solves: Sequence[tuple[Game, Trajectory]]) -> list[Verdict]:
-    verdicts: dict[int, Verdict] = {}
-    by_judge: dict[int, list[int]] = {}
-    for i, (game, trajectory) in enumerate(solves):
-        if trajectory.status == "failed":
-            verdicts[i] = Verdict("error", "failed", trajectory.error)
-        elif trajectory.status == "finished":
-            by_judge.setdefault(id(game.judge), []).append(i)
-        else:
-            verdicts[i] = Verdict("wrong", "truncated")
-    for members in by_judge.values():
-        judge = solves[members[0]][0].judge
-        verdicts.update(zip(members, judge.judge([_case(solves[i][1]) for i in members]), strict=True))
-    return [verdicts[i] for i in range(len(solves))]
+    cases = {i: (game.judge, _case(solve)) for i, (game, solve) in enumerate(solves) if solve.status == "finished"}
+    judged = dict(zip(cases, judge_all(list(cases.values())), strict=True))
+    return [judged.get(i) or _unjudged(solve) for i, (_, solve) in enumerate(solves)]
+
+
+def _unjudged(solve: Trajectory) -> Verdict:
+    return Verdict("error", "failed", solve.error) if solve.status == "failed" else Verdict("wrong", "truncated")
 
 
 def _case(trajectory: Trajectory) -> JudgeCase:
@@ -57,6 +52,20 @@ def success_rate(solves: Sequence[Trajectory]) -> float | None:
     """Return the share of scored solves with a positive reward; None when none was scored."""
     rewards = [solve.reward for solve in solves if solve.reward is not None]
     return sum(reward > 0 for reward in rewards) / len(rewards) if rewards else None
+
+
+def scored_round(rules: GameRules, played: Round, solves: Sequence[tuple[Trajectory, Verdict]]) -> Round:
+    """Return a round with its scored solves, its success rate and its proposer's pay."""
+    rate = success_rate([solve for solve, _ in solves])
+    reward = pay_proposer(rules, played.validation, rate)
+    return replace(
+        played,
+        proposal=replace(played.proposal, reward=reward),
+        solves=tuple(solve for solve, _ in solves),
+        verdicts=tuple(verdict for _, verdict in solves),
+        success_rate=rate,
+        proposer_reward=reward,
+    )
 
 
 def pay_proposer(rules: GameRules, validation: Validation, rate: float | None) -> float | None:

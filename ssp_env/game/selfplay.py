@@ -8,21 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 
 from ssp_env.errors import ConfigError
 from ssp_env.game.game import Game
-from ssp_env.game.pool import POOLED, Proposed, QuestionPool, Slot, fill_slots
+from ssp_env.game.pool import POOLED, QuestionPool, Slot, fill_slots
 from ssp_env.game.rollout import rollout
 from ssp_env.game.rules import GameRules
-from ssp_env.game.scoring import pay_proposer, score_solves, success_rate
-from ssp_env.game.validator import validate
+from ssp_env.game.scoring import score_solves, scored_round
+from ssp_env.game.validator import validate_batch
 from ssp_env.protocols import Agent
-from ssp_env.types import Answer, Round, Sampling, Trajectory, Verdict
+from ssp_env.types import Answer, Round, Sampling
 
 Plan = Sequence[tuple[Game, Answer]]
-Solves = list[tuple[Trajectory, Verdict]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +73,13 @@ def run_rounds(
     if not plan:
         return []
     rules = _common_rules(plan)
-    proposals = _propose(plan, agents, rules, sampling=sampling, rng=rng)
+    proposed = _propose(plan, agents, rules, sampling=sampling, rng=rng)
     known = {game.corpus.fingerprint: game for game in (*games, *(game for game, _ in plan))}
-    slots = fill_slots(proposals, rules.filling, n_tasks=len(plan), pool=pool, games=known, rng=rng)
-    solved = _solve(slots, agents.solver, rules, sampling=sampling, rng=rng)
-    rounds = [_round(rules, *parts) for parts in zip(proposals, slots, solved, strict=True)]
-    for slot, played in zip(slots, rounds, strict=True) if rules.filling in POOLED else ():
-        if slot.origin != "dummy" and played.task is not None and played.success_rate is not None:
-            pool.add(slot.game.corpus.fingerprint, played.task, success_rate=played.success_rate)
+    slots = fill_slots(proposed, rules.filling, n_tasks=len(plan), pool=pool, games=known, rng=rng)
+    rounds = _solve(slots, agents.solver, rules, sampling=sampling, rng=rng)
+    for played in rounds if rules.filling in POOLED else ():
+        if played.task is not None and played.origin != "dummy" and played.success_rate is not None:
+            pool.add(played.task_corpus, played.task, success_rate=played.success_rate)
     pool.end_round(reset_every=rules.reset_every if rules.filling == "reset" else None)
     return rounds
 
@@ -95,60 +94,40 @@ def _common_rules(plan: Plan) -> GameRules:
 
 def _propose(
     plan: Plan, agents: Agents, rules: GameRules, *, sampling: Sampling, rng: np.random.Generator
-) -> list[Proposed]:
+) -> list[Slot]:
     """The proposals of the plan, and under ``resample`` those for further answers after them."""
-    proposals = _propose_once(plan, agents, sampling=sampling, rng=rng)
+    proposed = _propose_once(plan, agents, sampling=sampling, rng=rng)
     if rules.filling != "resample":
-        return proposals
+        return proposed
     pairs = [(game, answer) for game in {id(game): game for game, _ in plan}.values() for answer in game.answers]
     for _ in range(rules.max_resamples if pairs else 0):
-        n_missing = len(plan) - sum(proposed.validation.ok for proposed in proposals)
+        n_missing = len(plan) - sum(made.validation.ok for _, made in proposed)
         if not n_missing:
             break
         drawn = [pairs[int(i)] for i in rng.integers(len(pairs), size=n_missing)]
-        proposals += _propose_once(drawn, agents, sampling=sampling, rng=rng)
-    return proposals
+        proposed += _propose_once(drawn, agents, sampling=sampling, rng=rng)
+    return proposed
 
 
-def _propose_once(plan: Plan, agents: Agents, *, sampling: Sampling, rng: np.random.Generator) -> list[Proposed]:
+def _propose_once(plan: Plan, agents: Agents, *, sampling: Sampling, rng: np.random.Generator) -> list[Slot]:
     episodes = [game.episode("proposer", answer) for game, answer in plan]
     trajectories = rollout(episodes, agents.proposer, sampling=sampling, rng=rng)
     pairs = [(game, trajectory) for (game, _), trajectory in zip(plan, trajectories, strict=True)]
-    validations = validate(pairs, policy=agents.reader, sampling=replace(sampling, temperature=0.0), rng=rng)
+    validations = validate_batch(pairs, policy=agents.reader, sampling=replace(sampling, temperature=0.0), rng=rng)
     return [
-        Proposed(game, answer, trajectory, validation)
+        (game, Round(answer, trajectory, validation, corpus=game.corpus.fingerprint))
         for (game, answer), trajectory, validation in zip(plan, trajectories, validations, strict=True)
     ]
 
 
 def _solve(
     slots: Sequence[Slot], solver: Agent, rules: GameRules, *, sampling: Sampling, rng: np.random.Generator
-) -> list[Solves]:
-    """All solves of all slots in one batch."""
-    entries = [(i, slot.game, slot.task) for i, slot in enumerate(slots) if slot.task for _ in range(rules.n_solves)]
-    episodes = [game.episode("solver", task) for _, game, task in entries]
+) -> list[Round]:
+    """Play and score all solves of all slots in one batch."""
+    entries = [(game, played.task) for game, played in slots if played.task for _ in range(rules.n_solves)]
+    episodes = [game.episode("solver", task) for game, task in entries]
     trajectories = rollout(episodes, solver, sampling=sampling, rng=rng)
-    scored = score_solves([(game, t) for (_, game, _), t in zip(entries, trajectories, strict=True)])
-    solved: list[Solves] = [[] for _ in slots]
-    for (i, _, _), result in zip(entries, scored, strict=True):
-        solved[i].append(result)
-    return solved
-
-
-def _round(rules: GameRules, proposed: Proposed, slot: Slot, solved: Solves) -> Round:
-    solves = tuple(trajectory for trajectory, _ in solved)
-    rate = success_rate(solves)
-    reward = pay_proposer(rules, proposed.validation, rate)
-    return Round(
-        answer=proposed.answer,
-        proposal=replace(proposed.trajectory, reward=reward),
-        validation=proposed.validation,
-        origin=slot.origin,
-        task=slot.task,
-        solves=solves,
-        verdicts=tuple(verdict for _, verdict in solved),
-        success_rate=rate,
-        proposer_reward=reward,
-        corpus=proposed.game.corpus.fingerprint,
-        task_corpus=slot.game.corpus.fingerprint if slot.task else "",
-    )
+    solves = iter(score_solves([(game, t) for (game, _), t in zip(entries, trajectories, strict=True)]))
+    return [
+        scored_round(rules, played, list(islice(solves, rules.n_solves if played.task else 0))) for _, played in slots
+    ]

@@ -78,7 +78,7 @@ class Bm25Retriever:
             self._fill(index)
         else:
             index = self._open(Path(index_dir))
-        index.config_reader(reload_policy="manual")
+        index.config_reader(reload_policy="manual")  # the index never changes: no thread has to watch its folder
         index.reload()
         self._searcher = index.searcher()
 
@@ -87,13 +87,7 @@ class Bm25Retriever:
         return (_remake, self._arguments)
 
     def search(self, queries: Sequence[str], k: int) -> list[list[SearchResult]]:
-        """Return the best passages for each query, best first, ties by passage id; may be fewer than ``k``.
-
-        Raises:
-            TypeError: If ``queries`` is a single string.
-            ValueError: If ``k`` is not positive.
-            RetrievalError: If the index cannot be read.
-        """
+        """Return the best passages for each query, best first, ties by passage id; may be fewer than ``k``."""
         check_arguments(queries, k)
         if self._settings.n_threads <= 1 or len(queries) <= 1:
             return [self._search_one(query, k) for query in queries]

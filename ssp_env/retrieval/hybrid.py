@@ -83,13 +83,7 @@ class HybridRetriever:
         self._rrf_k = rrf_k
 
     def search(self, queries: Sequence[str], k: int) -> list[list[SearchResult]]:
-        """Return the passages with the best fused ranks for each query, best first, ties by passage id.
-
-        Raises:
-            TypeError: If ``queries`` is a single string.
-            ValueError: If ``k`` is not positive.
-            RetrievalError: If one of the retrievers cannot answer.
-        """
+        """Return the passages with the best fused ranks for each query, best first, ties by passage id."""
         check_arguments(queries, k)
         depth = max(k, self._depth)
         lists = [retriever.search(queries, depth) for retriever in self._retrievers]

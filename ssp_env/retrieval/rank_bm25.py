@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ssp_env.errors import ConfigError
+from ssp_env.errors import ConfigError, needs
 from ssp_env.protocols import Corpus
 from ssp_env.retrieval.ranking import Found, check_arguments, rank, read_settings
 from ssp_env.types import SearchResult
@@ -48,21 +48,14 @@ class RankBm25Retriever:
         """
         if len(corpus) > MAX_PASSAGES:
             raise ConfigError(f"expected at most {MAX_PASSAGES} passages, got {len(corpus)}; use the retriever 'bm25'")
-        try:
+        with needs("rank_bm25", extra="rank-bm25", use="this retriever"):
             from rank_bm25 import BM25Okapi
-        except ImportError as error:
-            raise ImportError("this retriever needs rank_bm25: pip install 'ssp-env[rank-bm25]'") from error
         self._corpus = corpus
         passages = (corpus.at(position) for position in range(len(corpus)))
         self._bm25 = BM25Okapi([_words(f"{passage.title}\n{passage.text}") for passage in passages])
 
     def search(self, queries: Sequence[str], k: int) -> list[list[SearchResult]]:
-        """Return the best passages for each query, best first, ties by passage id; may be fewer than ``k``.
-
-        Raises:
-            TypeError: If ``queries`` is a single string.
-            ValueError: If ``k`` is not positive.
-        """
+        """Return the best passages for each query, best first, ties by passage id; may be fewer than ``k``."""
         check_arguments(queries, k)
         return [self._search_one(query, k) for query in queries]
 

@@ -93,14 +93,7 @@ class RemoteRetriever:
         return (_remake, self._arguments)
 
     def search(self, queries: Sequence[str], k: int) -> list[list[SearchResult]]:
-        """Return the best passages for each query, best first; may be fewer than ``k``.
-
-        Raises:
-            TypeError: If ``queries`` is a single string.
-            ValueError: If ``k`` is not positive.
-            RetrievalError: If the server does not answer in time, refuses, or answers anything but results of the
-                expected corpus.
-        """
+        """Return the best passages for each query, best first; may be fewer than ``k``."""
         check_arguments(queries, k)
         deadline = Deadline(self._settings.timeout_s)
         found: list[list[SearchResult]] = []

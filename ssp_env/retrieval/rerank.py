@@ -7,15 +7,16 @@ find within ``depth`` cannot be found. Fusing the new order with the old one is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from ssp_env.errors import ConfigError, RetrievalError
+from ssp_env.errors import ConfigError, RetrievalError, needs
 from ssp_env.protocols import Corpus, Retriever
 from ssp_env.retrieval.encoders import is_model, loading, require_vocabulary
 from ssp_env.retrieval.nested import make_nested, split_base
@@ -75,22 +76,19 @@ class CrossEncoderScorer:
         folder = Path(model)
         if not model or not is_model(folder):
             raise ConfigError(f"expected the folder of a cross-encoder as 'model', got {str(model)!r}; check the path")
-        try:
+        with needs("sentence-transformers", extra="dense", use="reranking"):
             from sentence_transformers import CrossEncoder
-        except ImportError as error:
-            message = f"expected sentence-transformers, got {error}; install it: pip install 'ssp-env[dense]'"
-            raise ImportError(message) from error
         with loading(folder, device):
             self._model = CrossEncoder(str(folder), device=device, local_files_only=True)
         require_vocabulary(self._model, folder)
         if self._model.num_labels != 1:
             raise ConfigError(f"expected a model with one output, got {self._model.num_labels}; pass a reranker")
         self._batch_size = batch_size
-        self._arguments = (folder.absolute(), device, batch_size)
+        self._again = partial(CrossEncoderScorer, folder.absolute(), device=device, batch_size=batch_size)
 
-    def __reduce__(self) -> tuple[Callable[[Path, str, int], CrossEncoderScorer], tuple[Path, str, int]]:
+    def __reduce__(self) -> tuple[partial[CrossEncoderScorer], tuple[()]]:
         """Pickle the path only; unpickling loads the model again."""
-        return (_load_scorer, self._arguments)
+        return self._again, ()
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> Scores:
         """Return the model's output for each pair, without a sigmoid, which would make the best and the worst equal."""
@@ -125,13 +123,7 @@ class RerankRetriever:
         self._depth = depth
 
     def search(self, queries: Sequence[str], k: int) -> list[list[SearchResult]]:
-        """Return the passages with the best scores for each query, best first, ties by passage id.
-
-        Raises:
-            TypeError: If ``queries`` is a single string.
-            ValueError: If ``k`` is not positive.
-            RetrievalError: If the retriever cannot answer, or the scorer returns anything but one finite number a pair.
-        """
+        """Return the passages with the best scores for each query, best first, ties by passage id."""
         check_arguments(queries, k)
         found = self._retriever.search(queries, max(k, self._depth))
         pairs = [
@@ -139,13 +131,13 @@ class RerankRetriever:
             for query, results in zip(queries, found, strict=True)
             for result in results
         ]
-        scores = iter(self._scores(pairs))
+        scores = iter(self._scores(pairs))  # one call for the pairs of all queries
         return [_order([(next(scores), result) for result in results], k) for results in found]
 
     def _scores(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
         if not pairs:
             return []
-        scores = np.asarray(self._scorer.score(pairs))
+        scores = np.asarray(self._scorer.score(pairs))  # (pairs,) float32
         if scores.shape != (len(pairs),) or not np.isfinite(scores).all():
             got = f"shape {scores.shape}" if scores.shape != (len(pairs),) else "NaN or infinity"
             raise RetrievalError(f"expected {len(pairs)} finite scores, got {got}; check the model and its precision")
@@ -155,7 +147,3 @@ class RerankRetriever:
 def _order(scored: list[tuple[float, SearchResult]], k: int) -> list[SearchResult]:
     best = sorted(scored, key=lambda entry: (-entry[0], entry[1].passage.id))[:k]
     return [SearchResult(result.passage, score, rank) for rank, (score, result) in enumerate(best)]
-
-
-def _load_scorer(folder: Path, device: str, batch_size: int) -> CrossEncoderScorer:
-    return CrossEncoderScorer(folder, device=device, batch_size=batch_size)

@@ -96,11 +96,6 @@ class BlockedRetriever:
 
         Queries that lose passages are asked again with a doubled ``k`` until they have enough or nothing is left, so
         the wrapped retriever must accept a larger ``k``.
-
-        Raises:
-            TypeError: If ``queries`` is a single string.
-            ValueError: If ``k`` is not positive.
-            RetrievalError: If the retriever cannot answer.
         """
         check_arguments(queries, k)
         limit = k
@@ -224,13 +219,7 @@ class CachedRetriever:
         self._owner = (name, fingerprint)
 
     def search(self, queries: Sequence[str], k: int) -> list[list[SearchResult]]:
-        """Return the best passages for each query; equal queries of a batch are searched once.
-
-        Raises:
-            TypeError: If ``queries`` is a single string.
-            ValueError: If ``k`` is not positive.
-            RetrievalError: If the retriever cannot answer what is not in the cache.
-        """
+        """Return the best passages for each query; equal queries of a batch are searched once."""
         check_arguments(queries, k)
         unique = list(dict.fromkeys(queries))
         found = {query: self._cache.get((*self._owner, query, k)) for query in unique}

@@ -1,19 +1,22 @@
 """What the server does, without a web framework: bytes in, bytes out, refusals as exceptions.
 
-FastAPI routes call it here; any other front (replicas of a serving engine) can call the same three methods.
+FastAPI routes call it here; any other front (replicas of a serving engine) can call the same three methods. Logs are
+one JSON object a line on standard error, for our own events and for those of the web server.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 
-from ssp_env.corpus import Page, PageStore
+from ssp_env.corpus.pages import PageStore, only_section
 from ssp_env.errors import SSPError
 from ssp_env.protocols import Corpus, Retriever
 from ssp_env.retrieval.wrappers import OVERHEAD, BlockedRetriever, Blocklist, LruCache
@@ -29,7 +32,9 @@ from ssp_env.serve.wire import (
     render_page,
     render_results,
 )
+from ssp_env.types import Page
 
+LOGGER = "ssp_env.serve"
 Group = tuple[int, bool]
 """What all queries of one search share: ``k`` and whether scores are wanted."""
 
@@ -189,7 +194,7 @@ class RetrievalHandler:
         if request.section is None:
             return render_page(page)
         try:
-            return render_page(page.section(request.section))
+            return render_page(only_section(page, request.section))
         except KeyError:
             headings = [section.heading for section in page.sections if section.heading]
             message = f"expected a section of {page.title!r}, got {request.section!r:.80}; choose one of {headings!r}"
@@ -208,3 +213,31 @@ class RetrievalHandler:
         if blocklist.blocks_title(page.title):
             raise KeyError(page.title)
         return page
+
+
+class JsonFormatter(logging.Formatter):
+    """Writes time, level, event and the mapping given as ``extra={"fields": ...}``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return one line."""
+        entry: dict[str, object] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "event": record.getMessage(),
+            **getattr(record, "fields", {}),
+        }
+        if record.exc_info:
+            entry["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(entry, ensure_ascii=True, default=repr)
+
+
+def log_config() -> dict[str, object]:
+    """Return the logging configuration of a server process, for ``logging.config.dictConfig``."""
+    loggers = {name: {"handlers": ["stderr"], "level": "INFO", "propagate": False} for name in (LOGGER, "uvicorn")}
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {"json": {"()": JsonFormatter}},
+        "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "json", "stream": "ext://sys.stderr"}},
+        "loggers": loggers,
+    }

@@ -12,10 +12,9 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ssp_env.corpus import Page
-from ssp_env.errors import SSPError
+from ssp_env.errors import ConfigError, SSPError
 from ssp_env.text import join_contents
-from ssp_env.types import SearchResult
+from ssp_env.types import Page, SearchResult
 
 DEFAULT_K = 3
 
@@ -50,7 +49,7 @@ class ServeLimits:
         """Check the limits."""
         counts = (self.max_queries, self.max_k, self.max_body_bytes, self.max_requests, self.max_waiting_bytes)
         if min(*counts, self.max_waiting_queries, self.max_batch) < 1 or self.deadline_s <= 0 or self.window_s < 0:
-            raise ValueError(f"expected positive limits, got {self!r}")
+            raise ConfigError(f"expected positive limits, got {self!r}; raise what is not")
 
 
 class Refusal(SSPError):

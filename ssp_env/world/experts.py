@@ -18,11 +18,10 @@ import numpy as np
 
 from ssp_env.types import Completion, Conversation, Passage, Sampling
 from ssp_env.world.facts import Fact, ShownFacts
-from ssp_env.world.language import Clause, Comparison, Description, Name, Noun, Question, Sought, parse, phrases, render
+from ssp_env.world.language import Clause, Comparison, Description, Name, Noun, Question, parse, phrases, render
 from ssp_env.world.names import display
-from ssp_env.world.oracle import answer_set, n_clauses
-from ssp_env.world.reader import UNKNOWN
-from ssp_env.world.schema import RELATION, VALUES
+from ssp_env.world.oracle import UNKNOWN, answer_set, n_clauses
+from ssp_env.world.relations import RELATION, VALUES, Sought
 
 _DOC: Final = re.compile(r"^\s*doc \d+ \(title: (.*?)\) (.*)$", re.IGNORECASE | re.MULTILINE)
 _SEARCH: Final = re.compile(r"<search>([^<>]*)</search>")

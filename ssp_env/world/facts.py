@@ -12,9 +12,8 @@ from functools import lru_cache
 from typing import Final, Protocol
 
 from ssp_env.types import Passage
-from ssp_env.world.language import Sought
 from ssp_env.world.names import WORDS
-from ssp_env.world.schema import ALIASES, BY_SUBJECT, ENTITY_SHARES, INTROS
+from ssp_env.world.relations import ALIASES, BY_SUBJECT, ENTITY_SHARES, INTROS, Sought
 
 
 @dataclass(frozen=True, slots=True)

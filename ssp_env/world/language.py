@@ -15,16 +15,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 
 from ssp_env.world.names import WORDS, display
-from ssp_env.world.schema import RELATION, RELATIONS, TYPES, VALUES
+from ssp_env.world.relations import RELATION, RELATIONS, TYPES, VALUES, Sought
 
 MAX_CHARS: Final = 2000
 MAX_DEPTH: Final = 8
-Sought = Literal["subject", "object"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,26 +3,34 @@
 A k-hop task chains k facts out of k different passages. Which end of a fact is asked for, and which facts, is drawn
 uniformly over the kinds of fact, so that rare shapes appear as often as common ones. Answers never appear in their
 question.
+
+A game over a world offers tasks and answers that are drawn when they are first asked for: drawing takes about a
+second, and who only solves needs no answers, who only proposes no tasks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar, overload
 
 import numpy as np
 
 from ssp_env.types import Answer, Task
-from ssp_env.world.language import Clause, Comparison, Description, Name, Noun, Question, Sought, render
+from ssp_env.world.language import Clause, Comparison, Description, Name, Noun, Question, render
 from ssp_env.world.names import display
 from ssp_env.world.oracle import answer_set, leaves, n_clauses, proofs
-from ssp_env.world.schema import ENTITY_SHARES, RELATIONS, VALUES
+from ssp_env.world.relations import ENTITY_SHARES, RELATIONS, VALUES, Sought
 
 if TYPE_CHECKING:
     from ssp_env.world.world import World
 
 KINDS: Final = ("1-hop", "2-hop", "3-hop", "4-hop", "intersection", "comparison")
+TASKS_PER_KIND = 30
+N_ANSWERS = 200
+
+ItemT = TypeVar("ItemT")
 
 _MAX_MISSES: Final = 5000
 """Draws without a new result after which a world counts as exhausted."""
@@ -201,3 +209,48 @@ def _names(world: World, answer: str) -> tuple[str, ...]:
     """Return all names of an answer as they are shown."""
     index = world.index_of(answer)
     return tuple(display(name) for name in ((answer,) if index is None else world.names_of(index)))
+
+
+class Drawn(Sequence[ItemT]):
+    """A sequence whose items come from one call of ``draw``, made at the first look at them."""
+
+    def __init__(self, draw: Callable[[], Sequence[ItemT]]) -> None:
+        """Keep how to draw; ``draw`` must give the same items whenever it is called, and be picklable."""
+        self._draw = draw
+
+    @cached_property
+    def _items(self) -> tuple[ItemT, ...]:
+        return tuple(self._draw())
+
+    @overload
+    def __getitem__(self, index: int) -> ItemT: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[ItemT, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> ItemT | tuple[ItemT, ...]:
+        """Return one item, or a tuple of some."""
+        return self._items[index]
+
+    def __len__(self) -> int:
+        """Return the number of items."""
+        return len(self._items)
+
+
+def world_tasks(world: World) -> Sequence[Task]:
+    """Return 30 tasks of each kind, the same for every world of these settings."""
+    return Drawn(partial(_tasks, world))
+
+
+def world_answers(world: World) -> Sequence[Answer]:
+    """Return 200 answers that demand one to three searches, the same for every world of these settings."""
+    return Drawn(partial(_answers, world))
+
+
+def _tasks(world: World) -> list[Task]:
+    rng = np.random.default_rng([world.config.seed, 1])
+    return [task for kind in KINDS for task in sample_tasks(world, kind, TASKS_PER_KIND, rng)]
+
+
+def _answers(world: World) -> list[Answer]:
+    return sample_answers(world, N_ANSWERS, np.random.default_rng([world.config.seed, 2]), n_searches=(1, 2, 3))

@@ -8,7 +8,6 @@ is drawn from one PCG64 generator as 64-bit integers: a seed gives the same byte
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,12 +17,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from ssp_env.storage import replacing
 from ssp_env.types import Answer, Passage, Task
-from ssp_env.world.language import Sought
 from ssp_env.world.names import Names, display
 from ssp_env.world.oracle import Oracle
+from ssp_env.world.relations import ALIASES, BY_SUBJECT, ENTITY_SHARES, INTROS, RELATION, RELATIONS, VALUES, Sought
 from ssp_env.world.sampling import sample_answers, sample_tasks
-from ssp_env.world.schema import ALIASES, BY_SUBJECT, ENTITY_SHARES, INTROS, RELATION, RELATIONS, VALUES
 
 Ints = npt.NDArray[np.int64]
 
@@ -43,11 +42,7 @@ class WorldConfig:
     aliases: float = 0.1
 
     def __post_init__(self) -> None:
-        """Check the ranges.
-
-        Raises:
-            ValueError: If a value is out of range.
-        """
+        """Check the ranges."""
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
             raise ValueError(f"expected a whole number from 0 as seed, got {self.seed!r}")
         if not 100 <= self.n_entities <= 10_000_000:
@@ -131,26 +126,17 @@ class World:
 
     def write_jsonl(self, path: Path) -> None:
         """Write all passages, one JSON object a line (id, title, text); the file appears only when it is whole."""
-        partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-        with partial.open("w", encoding="utf-8", newline="\n") as file:
+        with replacing(path) as file:
             for passage in self:
-                file.write(json.dumps({"id": passage.id, "title": passage.title, "text": passage.text}) + "\n")
-        os.replace(partial, path)
+                row = {"id": passage.id, "title": passage.title, "text": passage.text}
+                file.write(json.dumps(row).encode() + b"\n")
 
     def tasks(self, kind: str, n: int, rng: np.random.Generator) -> list[Task]:
-        """Return ``n`` different tasks of one of ``sampling.KINDS``, each with exactly one answer.
-
-        Raises:
-            ValueError: If the kind is unknown, or the world does not hold that many such questions.
-        """
+        """Return ``n`` different tasks of one of ``sampling.KINDS``, each with exactly one answer."""
         return sample_tasks(self, kind, n, rng)
 
     def answers(self, n: int, rng: np.random.Generator, *, n_searches: Sequence[int] = (2,)) -> list[Answer]:
-        """Return ``n`` seed answers, each with a demanded number of searches (1 .. 4) drawn from ``n_searches``.
-
-        Raises:
-            ValueError: If a number is out of range, or the world is too small.
-        """
+        """Return ``n`` seed answers, each with a demanded number of searches (1 .. 4) drawn from ``n_searches``."""
         return sample_answers(self, n, rng, n_searches=n_searches)
 
     def type_of(self, index: int) -> str:

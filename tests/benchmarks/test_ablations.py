@@ -9,7 +9,6 @@ import signal
 import threading
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from benchmarks.ablations import cells as cells_module
@@ -21,8 +20,9 @@ from benchmarks.card import ROOT
 from benchmarks.run_ablations import main, parse_seeds
 from ssp_env.config import complete
 from ssp_env.errors import ConfigError, RunError
-from ssp_env.eval.stats import Interval, interval, paired
+from ssp_env.world import KINDS
 from training.config_json import to_json
+from training.evaluate import MEAN_KINDS, mean_accuracy
 
 FILE = ROOT / "benchmarks" / "arms.toml"
 SMALL = """
@@ -67,44 +67,6 @@ def small(tmp_path):
     path = tmp_path / "arms.toml"
     path.write_text(SMALL)
     return path
-
-
-def test_intervals_of_known_cases():
-    assert interval([2.0]) == Interval(2.0, 2.0, 2.0, 2.0, 2.0, 1)
-    found = interval([1.0, 2.0, 3.0, 4.0, 5.0])
-    half = 2.776 * np.sqrt(2.5) / np.sqrt(5)
-    assert (found.mean, found.t_low, found.t_high) == pytest.approx((3.0, 3 - half, 3 + half))
-    assert interval([0.0, 1.0]).low == 0.0 and interval([0.0, 1.0]).high == 1.0  # a quarter of the resamples each
-    assert 1.6 <= found.low <= 2.0 and 4.0 <= found.high <= 4.4
-    with pytest.raises(ValueError, match="run the arm"):
-        interval([])
-
-
-def test_the_bootstrap_of_many_normal_values_is_the_textbook_interval():
-    values = np.random.default_rng(0).normal(1.0, 2.0, size=400)
-    found = interval(values.tolist())
-    half = 1.96 * values.std(ddof=1) / 20
-    assert found.low == pytest.approx(values.mean() - half, abs=0.02)
-    assert found.high == pytest.approx(values.mean() + half, abs=0.02)
-    assert found.t_high == pytest.approx(values.mean() + 1.966 * values.std(ddof=1) / 20, abs=1e-3)
-
-
-def test_students_interval_of_five_seeds_covers_the_truth_in_95_of_100_cases():
-    rng = np.random.default_rng(1)
-    found = [interval(rng.normal(size=5).tolist(), n_resamples=300) for _ in range(600)]
-    assert 0.93 <= np.mean([f.t_low <= 0 <= f.t_high for f in found]) <= 0.97
-    assert np.mean([f.low <= 0 <= f.high for f in found]) < 0.92
-
-
-def test_pairing_takes_out_what_the_seeds_share():
-    first = {0: 0.9, 1: 0.1, 2: 0.5}
-    second = {2: 0.4, 0: 0.8, 1: 0.0, 9: 1.0}
-    found = paired(first, second)
-    assert (found.mean, found.low, found.high, found.n) == pytest.approx((0.1, 0.1, 0.1, 3))
-    assert found.off_zero() and not interval([-1.0, 1.0, 0.3]).off_zero()
-    assert not interval([0.1, 0.2]).off_zero(), "Student's interval of two seeds is wide"
-    with pytest.raises(ValueError):
-        paired({0: 1.0}, {1: 1.0})
 
 
 def test_every_arm_of_the_file_is_a_command_line_that_the_training_understands():
@@ -386,6 +348,13 @@ def test_the_metric_is_the_mean_over_the_kinds_alone():
     assert accuracy({"held_out/a": 0.2, "held_out/b": 0.4, "held_out/all": 1.0}, ["a", "b"]) == pytest.approx(0.3)
     with pytest.raises(KeyError):
         accuracy({"held_out/a": 0.2}, ["a", "b"])
+
+
+def test_the_metric_of_the_arm_file_is_the_mean_that_a_run_shows():
+    kinds = tuple(read_arms(FILE).kinds)
+    line = {f"held_out/{kind}": i / 10 for i, kind in enumerate((*KINDS, "all"))}
+    assert kinds == MEAN_KINDS
+    assert accuracy(line, kinds) == mean_accuracy(line)
 
 
 def test_a_dry_run_starts_nothing_and_writes_nothing(small, tmp_path, capsys):

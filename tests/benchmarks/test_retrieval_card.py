@@ -1,17 +1,25 @@
 from __future__ import annotations
 
 import json
+import shlex
+import subprocess
+import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pytest
+import tyro
 
-from benchmarks.card import write_card
+from benchmarks.card import ROOT, command_line, write_card
+from benchmarks.run_retrieval import Config, Question, compare, interval, main
 from ssp_env.retrieval.rerank import RerankRetriever
 from tests.fakes import FakeRetriever
 from tests.retrieval_fakes import PASSAGES
+
+SPEED = ["speed/run_index", "speed/run_ingest", "speed/run_server", "speed/plain_server"]
 
 
 def test_a_card_says_how_to_measure_again(tmp_path: Path) -> None:
@@ -24,9 +32,6 @@ def test_a_card_says_how_to_measure_again(tmp_path: Path) -> None:
 
 
 def test_the_benchmark_measures_a_small_corpus(tmp_path: Path) -> None:
-    pytest.importorskip("tyro")
-    from benchmarks.run_retrieval import Config, main
-
     rows = [json.dumps({"id": p.id, "title": p.title, "text": p.text}) for p in PASSAGES]
     (tmp_path / "passages_x.jsonl").write_text("\n".join(rows))
     questions = [
@@ -42,6 +47,28 @@ def test_the_benchmark_measures_a_small_corpus(tmp_path: Path) -> None:
     assert bm25["mean_recall_at_10"] == {"mean": 0.75, "low": 0.5, "high": 1.0}
 
 
+def test_a_command_is_typed_from_the_root_of_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["--data", str(ROOT.parent / "shared"), "--output", "a b.json", "--seed", "1"]
+    monkeypatch.setattr(sys, "argv", [str(ROOT / "benchmarks" / "run_retrieval.py"), *words])
+    expected = "python benchmarks/run_retrieval.py --data ../shared --output 'a b.json' --seed 1"
+    assert command_line() == expected
+
+
+@pytest.mark.parametrize("card", sorted((ROOT / "benchmarks" / "results").glob("*.json")), ids=lambda path: path.stem)
+def test_the_command_of_a_published_card_is_understood(card: Path) -> None:
+    python, script, *words = shlex.split(json.loads(card.read_bytes())["command"])
+    config = import_module(script.removesuffix(".py").replace("/", ".")).Config
+    assert python == "python" and isinstance(tyro.cli(config, args=words), config)
+
+
+@pytest.mark.parametrize("name", ["run_retrieval", "run_ablations", "ms_marco", *SPEED])
+def test_every_benchmark_runs_as_a_script_and_as_a_module(name: str) -> None:
+    script = [sys.executable, f"benchmarks/{name}.py", "--help"]
+    done = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and done.stdout.startswith("usage: "), done.stderr
+    assert import_module(f"benchmarks.{name.replace('/', '.')}").main
+
+
 class LastFirst:
     """Scores what comes later higher."""
 
@@ -50,9 +77,6 @@ class LastFirst:
 
 
 def test_the_reranker_is_compared_with_what_it_orders_anew() -> None:
-    pytest.importorskip("tyro")
-    from benchmarks.run_retrieval import Question, compare
-
     hybrid = FakeRetriever()
     found = [result.passage.id for result in hybrid.search(["river"], 10)[0]]
     assert len(found) == 4
@@ -66,9 +90,6 @@ def test_the_reranker_is_compared_with_what_it_orders_anew() -> None:
 
 
 def test_the_interval_of_equal_differences_has_no_width() -> None:
-    pytest.importorskip("tyro")
-    from benchmarks.run_retrieval import interval
-
     rng = np.random.default_rng(0)
     assert interval(np.full(9, 0.25), rng=rng, n_resamples=50) == {"mean": 0.25, "low": 0.25, "high": 0.25}
     wide = interval(np.arange(100.0), rng=rng, n_resamples=2000)

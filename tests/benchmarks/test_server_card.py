@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import itertools
 import json
-import sys
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
+import tyro
 
 pytest.importorskip("fastapi")
 
@@ -65,7 +65,7 @@ def test_load_counts_what_a_dead_server_leaves_unanswered() -> None:
 
 
 @pytest.mark.slow
-def test_the_script_measures_and_writes_a_card(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_script_measures_and_writes_a_card(corpus: Path, tmp_path: Path) -> None:
     (tmp_path / "questions.jsonl").write_text("".join(json.dumps({"question": text}) + "\n" for text in TEXTS))
     options = "--clients 2 --requests 3 --plain-requests 2 --burst 10".split()
     paths = [
@@ -73,11 +73,10 @@ def test_the_script_measures_and_writes_a_card(corpus: Path, tmp_path: Path, mon
         str(corpus),
         "--queries",
         str(tmp_path / "questions.jsonl"),
-        "--out",
+        "--output",
         str(tmp_path / "card.json"),
     ]
-    monkeypatch.setattr(sys, "argv", ["run_server.py", *paths, *options])
-    run_server.main()
+    run_server.main(tyro.cli(run_server.Config, args=[*paths, *options]))
     figures = json.loads((tmp_path / "card.json").read_text())["figures"]
     assert figures["fresh_ssp"]["statuses"] == {"200": 6}
     assert figures["fresh_ssp"]["wrong"] == figures["fresh_plain"]["wrong"] == 0

@@ -6,7 +6,7 @@ import pytest
 
 from ssp_env.build.plans import GIB, Room, check_plan, free_room, plan_bm25, plan_dense
 from ssp_env.errors import ConfigError
-from ssp_env.retrieval.index_kinds import KINDS, index_shape, resolve_kind
+from ssp_env.retrieval.faiss_index import KINDS, index_shape, resolve_kind
 
 WIKI = 21_015_324
 NODE = Room(memory=22 * GIB, disk=200 * GIB)

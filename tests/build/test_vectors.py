@@ -63,6 +63,15 @@ def test_a_killed_job_goes_on_and_gives_the_same_bytes(deadly: int, repository: 
     assert len(said) == 5 - deadly // 4 and said[-1].startswith("shard 5 of 5: 100.0 %")
 
 
+def test_a_long_shard_says_how_far_it_is_before_it_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ssp_env.retrieval.encoders.CHUNK_PASSAGES", 1)
+    monkeypatch.setattr("ssp_env.build.vectors.GAP_S", -1.0)
+    said: list[str] = []
+    encode_shards(small_corpus(), WordEmbedder, SPEC, folder=tmp_path, say=said.append)
+    assert said[1].startswith(f"shard 1 of 5: {100 / N:.1f} %, ") and said[1].endswith(" left")
+    assert [line.split(" %")[0] for line in said[-2:]] == ["shard 5 of 5: 100.0"] * 2
+
+
 def test_whole_shards_are_not_encoded_again_and_cut_ones_are(tmp_path: Path) -> None:
     encode_shards(small_corpus(), WordEmbedder, SPEC, folder=tmp_path)
     assert isinstance(encode_shards(small_corpus(), never, SPEC, folder=tmp_path), VectorShards)

@@ -2,13 +2,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
+from ssp_env.retrieval.index_kinds import KINDS
 
 from ssp_env.build.plans import Room
+from ssp_env.build.vectors import DTYPES
+from ssp_env.cli.index import BuildIndex
 from ssp_env.cli.main import main
 from ssp_env.corpus import open_corpus
 from ssp_env.retrieval import make_retriever
+from ssp_env.retrieval.encoders import PRESETS
 from ssp_env.world import World, WorldConfig
 from tests.retrieval.test_encoders import model
 
@@ -58,7 +63,14 @@ def test_an_unknown_kind_is_refused_whatever_the_retriever(corpus: Path, capsys:
     for retriever in ("bm25", "dense"):
         with pytest.raises(SystemExit):
             main(["index", "build", str(corpus), "--retriever", retriever, "--kind", "foo"])
-        assert "invalid choice: 'foo'" in capsys.readouterr().err
+        assert "invalid choice 'foo'" in capsys.readouterr().err
+
+
+def test_the_choices_are_what_the_library_has() -> None:
+    choices = {name: set(get_args(hint)) for name, hint in get_type_hints(BuildIndex).items()}
+    assert choices["kind"] == {"auto", *KINDS}
+    assert choices["preset"] == {"", *PRESETS}
+    assert choices["dtype"] == {"", *DTYPES}
 
 
 def test_a_dense_index_needs_an_encoder(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -45,18 +47,71 @@ def test_failures_are_one_line_and_exit_code_one(
     assert error.startswith("error: ") and message in error and "\n" not in error
 
 
-def test_wrong_usage_is_exit_code_two() -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["corpus", "get", "everything", "--out", "c"],
+        ["corpus", "build", "--out", "c"],
+        ["serve", "--corpus"],
+        ["serve", "--corpus", "c", "--prot", "80"],
+        ["corpsu", "build", "--help"],
+        ["--versoin"],
+        ["index"],
+        [],
+    ],
+)
+def test_wrong_usage_is_exit_code_two_and_is_told_on_standard_error(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        code: object = main(words)
+    except SystemExit as raised:
+        code = raised.code
+    printed = capsys.readouterr()
+    assert (code, printed.out) == (2, "") and printed.err
+
+
+@pytest.mark.parametrize("words", [["--help"], ["-h"], ["corpus", "--help"]])
+def test_help_names_the_sub_commands(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 0
+    shown = capsys.readouterr().out
+    assert [name in shown for name in COMMANDS] == [name.startswith(words[0]) or len(words) == 1 for name in COMMANDS]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_sub_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as raised:
-        main(["corpus", "get", "everything", "--out", "c"])
-    assert raised.value.code == 2
+        main([*name.split(), "--help"])
+    shown = capsys.readouterr().out
+    assert raised.value.code == 0 and shown.startswith(f"usage: ssp {name} ") and COMMANDS[name][1][1:] in shown
 
 
-def test_help_names_every_sub_command_and_loads_no_reader() -> None:
+def test_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"ssp {version('ssp-env')}\n"
+
+
+@pytest.mark.parametrize("flag", ["--help", "--version"])
+def test_help_and_version_load_nothing_heavy(flag: str) -> None:
     code = (
-        "import sys\nfrom ssp_env.cli.main import main\ntry:\n    main(['--help'])\nexcept SystemExit: pass\n"
-        "heavy = ('mwparserfromhell', 'pyarrow', 'libzim', 'torch', 'ssp_env.build.ingest')\n"
-        "print([name for name in heavy if name in sys.modules])"
+        "import sys, time, ssp_env\nstart = time.process_time()\nfrom ssp_env.cli.main import main\n"
+        f"main([{flag!r}])\nspent = time.process_time() - start\n"
+        "heavy = ('tyro', 'ssp_env.build', 'ssp_env.retrieval', 'ssp_env.serve')\n"
+        "print([name for name in heavy if name in sys.modules], spent)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert all(name in done.stdout for name in COMMANDS)
-    assert done.stdout.strip().endswith("[]")
+    loaded, _, spent = done.stdout.strip().splitlines()[-1].rpartition(" ")
+    assert loaded == "[]" and float(spent) < 1.0
+
+
+@pytest.mark.parametrize("words", [["--help"], ["corpus", "build", "--help"], ["corpus", "build", "s.jsonl"]])
+def test_a_reader_that_has_seen_enough_causes_no_traceback(words: list[str], tmp_path: Path) -> None:
+    write_rows(tmp_path / "s.jsonl", [ROW])
+    out = ["--out", str(tmp_path / "c")] if "s.jsonl" in words else []
+    command = [sys.executable, "-m", "ssp_env", *words, *out]
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, cwd=tmp_path, check=False)
+    os.close(write)
+    assert done.returncode == 1
+    assert [line for line in done.stderr.splitlines() if not line.startswith("corpus build: ")] == []

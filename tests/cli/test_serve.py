@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import argparse
 import json
 import signal
 import socket
@@ -13,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ssp_env.cli.main import main
-from ssp_env.cli.serve import add_arguments
+from ssp_env.cli.serve import Serve
 from ssp_env.corpus import open_corpus
 from ssp_env.errors import RetrievalError
 from ssp_env.retrieval import make_retriever
@@ -135,6 +134,4 @@ def test_configuration_must_be_a_json_object(capsys: pytest.CaptureFixture[str])
 
 
 def test_default_address_is_loopback() -> None:
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    assert parser.parse_args(["--corpus", "x"]).host == "127.0.0.1"
+    assert Serve((Path("x"),)).host == "127.0.0.1"

@@ -295,7 +295,7 @@ def test_a_table_replaced_while_it_is_opened_is_refused(tmp_path: Path, monkeypa
         storage.write_json(table / storage.MANIFEST, {**manifest, "fingerprint": "another"})
         return manifest
 
-    monkeypatch.setattr("ssp_env.corpus.jsonl.ensure_folder", ensure_folder)
+    monkeypatch.setattr("ssp_env.corpus.table.ensure_folder", ensure_folder)
     with pytest.raises(CorpusError, match="files at rest"):
         open_corpus([path])
 
@@ -325,8 +325,8 @@ def test_a_killed_first_opening_leaves_nothing_that_counts(tmp_path: Path, repos
     path = write(tmp_path / "c.jsonl", *map(row, PASSAGES))
     script = (
         "import os, signal, sys; from pathlib import Path; import ssp_env.corpus.jsonl as jsonl\n"
-        "build = jsonl.build_table\n"
-        "jsonl.build_table = lambda *a: (build(*a), os.kill(os.getpid(), signal.SIGKILL))\n"
+        "scan = jsonl._scan\n"
+        "jsonl._scan = lambda *a: (scan(*a), os.kill(os.getpid(), signal.SIGKILL))\n"
         "jsonl.open_corpus([Path(sys.argv[1])])"
     )
     child = subprocess.run([sys.executable, "-c", script, str(path)], cwd=repository, timeout=60)

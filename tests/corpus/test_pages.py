@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import pickle
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ssp_env.corpus import Page, PageStore, Section, open_pages
+from ssp_env.corpus import Page, PageStore, Section, only_section, open_pages
 from ssp_env.errors import CorpusError
 from ssp_env.types import Passage
 
@@ -66,11 +67,11 @@ def test_page_comes_whole(store: PageStore) -> None:
 
 
 def test_section_comes_with_its_subsections(store: PageStore) -> None:
-    page = store.by_title("Oxley").section(" history ")
+    page = only_section(store.by_title("Oxley"), " history ")
     assert [section.heading for section in page.sections] == ["History", "Middle ages"]
-    assert [section.heading for section in store.by_title("Oxley").section("Sports").sections] == ["Sports"]
+    assert [section.heading for section in only_section(store.by_title("Oxley"), "Sports").sections] == ["Sports"]
     with pytest.raises(KeyError):
-        page.section("Sports")
+        only_section(page, "Sports")
 
 
 def test_page_is_found_by_id_and_by_passage(store: PageStore) -> None:
@@ -124,6 +125,14 @@ def test_change_under_an_open_store_is_an_error(store: PageStore, tmp_path: Path
 def test_half_written_table_is_built_anew(store: PageStore, tmp_path: Path) -> None:
     os.remove(tmp_path / "pages.jsonl.ssp-index" / "pages" / "keys.npy")
     assert open_pages(tmp_path / "pages.jsonl").by_title("Oxley").id == "1"
+
+
+def test_packed_pages_and_redirects_read_like_plain_ones(store: PageStore, tmp_path: Path) -> None:
+    files = [tmp_path / "pages.jsonl", tmp_path / "redirects.jsonl"]
+    packed = [file.with_name(f"{file.name}.gz") for file in files]
+    for plain, file in zip(files, packed, strict=True):
+        file.write_bytes(gzip.compress(plain.read_bytes()))
+    assert open_pages(packed[0], redirects=packed[1]).by_title("The Elm") == store.by_title("The Elm")
 
 
 def test_pickled_store_opens_the_files_again(store: PageStore) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 from pathlib import Path
 
 import pytest
 
-from ssp_env.cli.serve import add_arguments
+from ssp_env.cli.main import main
 
 
 @pytest.fixture(scope="module")
@@ -23,12 +22,13 @@ def test_all_refusals_are_listed_and_no_others(document: str, repository: Path) 
     assert codes and set(re.findall(r"`([a-z_]+)`", table)) - {"topk"} == codes
 
 
-def test_the_options_exist(document: str) -> None:
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
+def test_the_options_exist(document: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["serve", "--help"])
+    shown = capsys.readouterr().out
     named = set(re.findall(r"--[a-z][a-z-]+", document))
     assert {"--corpus", "--pages", "--blocklist"} <= named
-    assert [option for option in sorted(named) if option not in parser.format_help()] == []
+    assert [option for option in sorted(named) if option not in shown] == []
 
 
 def test_the_linked_part_of_the_other_document_exists(document: str, repository: Path) -> None:

@@ -10,11 +10,12 @@ import pytest
 pytest.importorskip("pettingzoo", reason="needs ssp-env[pettingzoo]")
 
 from gymnasium.error import ResetNeeded  # noqa: E402
-from pettingzoo.test import seed_test  # noqa: E402
+from pettingzoo.test import api_test, seed_test  # noqa: E402
 
 from ssp_env.envs.aec import SearchSelfPlayAEC  # noqa: E402
 from ssp_env.errors import ConfigError, RetrievalError  # noqa: E402
 from ssp_env.game.rules import GameRules  # noqa: E402
+from ssp_env.spaces import FreeText  # noqa: E402
 from tests.fakes import PROPOSAL, BrokenRetriever, FixedReader, tiny_game  # noqa: E402
 
 RIGHT, WRONG = "<answer>Lake Tarn</answer>", "<answer>Lake Mere</answer>"
@@ -101,6 +102,41 @@ def test_before_the_reset_nothing_can_be_done():
 
 def test_pettingzoo_seed_test():
     seed_test(SearchSelfPlayAEC, num_cycles=30)
+
+
+class Labelled(str):
+    """Text with the one attribute of an array that ``api_test`` reads."""
+
+    dtype = FreeText(1).dtype
+
+
+class WithLabels(SearchSelfPlayAEC):
+    def observe(self, agent):
+        return Labelled(super().observe(agent))
+
+
+@pytest.mark.parametrize("config", [{}, {"reader": "policy"}])
+def test_pettingzoo_api_test_passes_but_for_its_wish_for_arrays(config):
+    """Its limit: it compares ``observation.dtype``, which text has not, and warns of spaces that are not of numbers."""
+    with pytest.raises(AttributeError, match="'str' object has no attribute 'dtype'"), pytest.warns(UserWarning):
+        api_test(SearchSelfPlayAEC(**config), num_cycles=30)
+    with pytest.warns(UserWarning) as told:
+        api_test(WithLabels(**config), num_cycles=30)
+    assert {str(warning.message) for warning in told} == {
+        "Observation is not a NumPy array",
+        "Observation space for each agent probably should be gymnasium.spaces.box or gymnasium.spaces.discrete",
+        "Action space for each agent probably should be gymnasium.spaces.box or gymnasium.spaces.discrete",
+    }
+
+
+def test_options_that_are_not_known_are_ignored(monkeypatch):
+    env = opened(monkeypatch)
+    env.reset(seed=1, options={"options": 1, "answer": 0})
+    first = env.observe("proposer_0")
+    env.reset(seed=1, options={"answer": 0})
+    assert env.observe("proposer_0") == first
+    with pytest.raises(ConfigError, match="reset options as a mapping"):
+        env.reset(options=[1])
 
 
 def test_random_play_ends():

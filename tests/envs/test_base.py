@@ -10,7 +10,7 @@ import pytest
 from gymnasium.error import ResetNeeded
 
 from ssp_env.envs.base import TextEnv
-from ssp_env.envs.selfplay import SelfPlayScenario
+from ssp_env.envs.settle import SelfPlayScenario
 from ssp_env.envs.solver import SolverScenario
 from ssp_env.errors import ConfigError
 from ssp_env.types import Answer, Task

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gymnasium as gym
+import numpy as np
 import pytest
 
 from ssp_env.envs.base import TextEnv
@@ -71,3 +72,37 @@ def test_messages_grow_by_two_a_turn():
     replies = played(["hello", "<search>Elm</search>"])
     lengths = [len(reply[-1]["messages"]) for reply in replies]
     assert lengths == [lengths[0], lengths[0] + 2, lengths[0] + 4]
+
+
+WHOLE = {"n_searches", "searches_left", "turns_left"}
+
+
+def check_vector(infos, single, n):
+    """Check that infos hold what the single infos do, as documented: arrays and masks by key, nested for a dict."""
+    for key in {key for info in single for key in info}:
+        has = [key in info for info in single]
+        assert infos[f"_{key}"].dtype == np.bool_ and infos[f"_{key}"].tolist() == has
+        if isinstance(infos[key], dict):
+            check_vector(infos[key], [info.get(key, {}) for info in single], n)
+            continue
+        kind = np.int64 if key in WHOLE else np.bool_ if key == "valid_action" else np.object_
+        assert (infos[key].dtype, infos[key].shape) == (kind, (n,))
+        assert [value for value, there in zip(infos[key].tolist(), has, strict=True) if there] == [
+            info[key] for info in single if key in info
+        ]
+
+
+def test_infos_of_a_vector_have_the_documented_types_and_the_values_of_single_ones():
+    config = {"rules": {"preset": "world", "n_solves": 1, "gate": False, "min_words": 1}}
+    actions = ["<search>town</search>", "<question>Why?</question>", "hello"]
+    envs = gym.make_vec("SearchSelfPlay-v0", num_envs=3, autoreset_mode="SameStep", **config)
+    singles = [gym.make("SearchSelfPlay-v0", **config) for _ in actions]
+    reset = [env.reset(seed=4 + i)[1] for i, env in enumerate(singles)]
+    check_vector(envs.reset(seed=4)[1], reset, 3)
+    stepped = [env.step(action)[-1] for env, action in zip(singles, actions, strict=True)]
+    assert set(stepped[1]) == ALWAYS | END_KEYS and "rewards" not in stepped[0]
+    infos = envs.step(actions)[-1]
+    assert infos["final_obs"].dtype == np.object_ and infos["_final_info"].tolist() == [False, True, False]
+    check_vector(infos["final_info"], [{}, stepped[1], {}], 3)
+    assert infos["final_info"]["rewards"]["proposer"].tolist() == [None, stepped[1]["rewards"]["proposer"], None]
+    check_vector(infos, [stepped[0], singles[1].reset()[1], stepped[2]], 3)

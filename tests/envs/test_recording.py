@@ -17,8 +17,9 @@ from gymnasium.utils.env_checker import check_env
 from ssp_env import RecordEpisodes
 from ssp_env.envs import ENV_IDS
 from ssp_env.envs.base import TextEnv
-from ssp_env.envs.selfplay import SelfPlayScenario
+from ssp_env.envs.settle import SelfPlayScenario
 from ssp_env.errors import ConfigError
+from ssp_env.game.records import SCHEMA
 from ssp_env.game.rules import GameRules
 from tests.fakes import PROPOSAL, QUESTION, SEED, FixedReader, tiny_game
 
@@ -49,7 +50,7 @@ def solve(path, n=1, answer="é"):
 def test_a_round_is_written_whole(tmp_path):
     play_round(tmp_path / "e.jsonl")
     (row,) = lines(tmp_path / "e.jsonl")
-    assert (row["schema"], row["env"], row["terminated"], row["truncated"]) == (1, None, True, False)
+    assert (row["schema"], row["env"], row["terminated"], row["truncated"]) == (SCHEMA, None, True, False)
     assert (row["item"]["answer"], row["task"]["question"]) == (SEED.text, QUESTION)
     (made,) = row["validation"].pop("readings")
     assert row["validation"] == {"reason": "ok", "response": "Lake Tarn", "error": ""}

@@ -6,7 +6,7 @@ import gymnasium as gym
 import pytest
 
 from ssp_env.envs.base import TextEnv
-from ssp_env.envs.selfplay import SelfPlayScenario
+from ssp_env.envs.settle import SelfPlayScenario
 from ssp_env.errors import ConfigError, ReaderError
 from ssp_env.game.rules import GameRules
 from ssp_env.registry import build_agent

@@ -6,7 +6,7 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from ssp_env.envs.selfplay import SelfPlayScenario
+from ssp_env.envs.settle import SelfPlayScenario
 from ssp_env.envs.solver import SolverScenario
 from ssp_env.envs.state import items, start, step
 from ssp_env.errors import RetrievalError

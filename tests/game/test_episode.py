@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ssp_env.errors import RetrievalError
-from ssp_env.game.episode import Episode, Limits, advance
+from ssp_env.game.game import Episode, Limits, advance
 from ssp_env.game.roles import ROLES
 from ssp_env.game.tools import SearchTool
 from ssp_env.tags import information

@@ -5,23 +5,23 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ssp_env.game.pool import DUMMY_QUESTION, Proposed, QuestionPool, Slot, fill_slots
-from ssp_env.types import Answer, Completion, Conversation, Final, Task, Trajectory, Turn, Validation
+from ssp_env.game.pool import DUMMY_QUESTION, QuestionPool, Slot, fill_slots
+from ssp_env.types import Answer, Completion, Conversation, Final, Round, Task, Trajectory, Turn, Validation
 from tests.fakes import tiny_game
 
 GAME = tiny_game()
 
 
-def proposed(i: int, ok: bool) -> Proposed:
+def proposed(i: int, ok: bool) -> Slot:
     answer = Answer(f"s{i}", f"answer {i}")
     turn = Turn(Completion(""), Final(f"question {i}"))
     trajectory = Trajectory("proposer", answer, Conversation((), (turn,)), "finished")
-    return Proposed(GAME, answer, trajectory, Validation("ok" if ok else "too_short"))
+    return GAME, Round(answer, trajectory, Validation("ok" if ok else "too_short"), corpus="fake")
 
 
-def fill(filling: str, accepted: str, pool: QuestionPool | None = None, n_tasks: int | None = None) -> list[Slot]:
+def fill(filling: str, accepted: str, pool: QuestionPool | None = None, n_tasks: int | None = None) -> list[Round]:
     proposals = [proposed(i, char == "+") for i, char in enumerate(accepted)]
-    return fill_slots(
+    slots = fill_slots(
         proposals,
         filling,
         n_tasks=len(proposals) if n_tasks is None else n_tasks,
@@ -29,6 +29,8 @@ def fill(filling: str, accepted: str, pool: QuestionPool | None = None, n_tasks:
         games={"fake": GAME},
         rng=np.random.default_rng(0),
     )
+    assert all(game is GAME for game, _ in slots)
+    return [played for _, played in slots]
 
 
 @pytest.mark.parametrize("filling", ["none", "dummy", "reuse", "reset", "resample"])
@@ -39,12 +41,15 @@ def test_accepted_proposals_keep_their_slots(filling: str) -> None:
 
 
 def test_none_leaves_the_slot_open() -> None:
-    assert fill("none", "-")[0] == Slot(GAME, None, "none")
+    (played,) = fill("none", "-")
+    assert (played.task, played.origin, played.task_corpus) == (None, "none", "")
 
 
 @pytest.mark.parametrize("filling", ["dummy", "reuse", "reset"])
 def test_dummy_asks_nothing_and_wants_the_seeds_answer(filling: str) -> None:
-    assert fill(filling, "-")[0] == Slot(GAME, Task("s0", DUMMY_QUESTION, ("answer 0",), "dummy"), "dummy")
+    (played,) = fill(filling, "-")
+    assert played.task == Task("s0", DUMMY_QUESTION, ("answer 0",), "dummy")
+    assert (played.origin, played.task_corpus) == ("dummy", "fake")
 
 
 @pytest.mark.parametrize("filling", ["reuse", "reset"])

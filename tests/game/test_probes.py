@@ -10,15 +10,15 @@ import pytest
 from ssp_env.corpus import MemoryCorpus
 from ssp_env.errors import ConfigError, RetrievalError
 from ssp_env.game.game import Game
-from ssp_env.game.probes import MAX_SUBSETS, find_rivals, probe
+from ssp_env.game.probes import MAX_SUBSETS, Proposal, find_rivals, probe_checks
 from ssp_env.game.rollout import rollout
 from ssp_env.game.rules import GameRules, rules
-from ssp_env.game.validator import validate
+from ssp_env.game.validator import decide, validate_batch
 from ssp_env.retrieval.bm25 import Bm25Retriever
 from ssp_env.types import Answer, Passage, Reading, ReadingCase, Sampling, SearchResult, Trajectory, Validation
 from ssp_env.world import OracleReader, World, WorldConfig
 from ssp_env.world.names import display
-from ssp_env.world.schema import BY_SUBJECT
+from ssp_env.world.relations import BY_SUBJECT
 from tests.fakes import (
     PROPOSAL,
     QUESTION,
@@ -60,7 +60,7 @@ def game_with(reader, retriever=None, **changes) -> Game:
 
 def check(game: Game, answer: Answer = SEED, script=PROPOSAL, n: int = 1) -> list[Validation]:
     proposals = [(game, propose(game, answer, script))] * n
-    return validate(proposals, policy=BrokenAgent(), sampling=Sampling(), rng=np.random.default_rng(0))
+    return validate_batch(proposals, policy=BrokenAgent(), sampling=Sampling(), rng=np.random.default_rng(0))
 
 
 def evidence_ids(game: Game) -> set[str]:
@@ -74,7 +74,7 @@ def test_without_probes_a_question_is_read_once_and_the_generator_is_left_as_it_
     states = []
     for changes in ({}, {"closed_book_probe": True}):
         rng, game = np.random.default_rng(0), game_with(SpyReader(), **changes)
-        validate([(game, propose(game))], policy=BrokenAgent(), sampling=Sampling(), rng=rng)
+        validate_batch([(game, propose(game))], policy=BrokenAgent(), sampling=Sampling(), rng=rng)
         states.append(rng.bit_generator.state["state"]["state"])
     assert states[0] != states[1]
 
@@ -116,13 +116,20 @@ def test_large_evidence_is_sampled() -> None:
     game = replace(game_with(reader, chain="passages"), tools=tiny_game(GameRules(top_k=8)).tools)
     trajectory = propose(game, replace(SEED, n_searches=5), [*script, PROPOSAL[-1]])
     assert len(trajectory.evidence) >= 6
-    found = probe([(game, trajectory)], others=[()], read=lambda c: reader.read([x for _, x in c]), rngs=[_rng()])
-    assert found == [Validation("ok")] or found[0].reason == "not_multi_hop"
+    found = probed(game, trajectory)
+    assert all(finding == Validation("ok", "unknown") or finding.reason == "not_multi_hop" for finding in found)
     assert 0 < len(reader.seen) <= MAX_SUBSETS
 
 
-def _rng() -> np.random.Generator:
-    return np.random.default_rng(0)
+def probed(game: Game, trajectory: Trajectory) -> list[Validation]:
+    """What the probes alone say of a proposal."""
+    (checks,) = probe_checks([proposal_of(game, trajectory)])
+    return decide(checks, game.reader.read([check.case for check in checks]))
+
+
+def proposal_of(game: Game, trajectory: Trajectory) -> Proposal:
+    rng = np.random.default_rng(0)
+    return Proposal(game, trajectory, rng, rng)
 
 
 def test_an_answer_that_changes_with_order_and_noise_is_not_unique() -> None:
@@ -169,9 +176,7 @@ def test_outages_of_reader_judge_and_retriever_are_our_failures() -> None:
     (found,) = check(game_with(SpyReader(), BrokenRetriever(), n_unique_probes=1))
     assert found == Validation("failed", error="retriever: the retriever is down")
     game = replace(game_with(SpyReader(), closed_book_probe=True), judge=BrokenJudge())
-    proposal = (game, propose(game))
-    read = FixedReader().read
-    (found,) = probe([proposal], others=[()], read=lambda c: read([x for _, x in c]), rngs=[_rng()])
+    (found,) = probed(replace(game, reader=FixedReader()), propose(game))
     assert found == Validation("failed", "Lake Tarn", "judge: the judge is down")
 
 
@@ -229,7 +234,7 @@ def test_games_of_several_rules_share_each_step_of_the_search() -> None:
         game_with(SpyReader(), retriever, **changes)
         for changes in ({"n_unique_probes": 1}, {"ask_for_all": True, "rival_hops": 2}, {"closed_book_probe": True})
     )
-    found = find_rivals([(game, propose(game)) for game in (near, far, none, near)])
+    found = find_rivals([proposal_of(game, propose(game)) for game in (near, far, none, near)])
     assert [[p.title for p in passages] for passages in found] == [["Birch"], ["Birch", "Cedar", "Dale"], [], ["Birch"]]
     assert [len(batch) for batch in retriever.batches] == [3 * (1 + len(propose(near).queries)), 1]
 

@@ -70,7 +70,7 @@ def proposal(question: str | None = QUESTION, queries=("river Elm", "Oxley"), *,
     ],
 )
 def test_first_reason_counts(trajectory: Trajectory, changes: dict[str, object], reason: str) -> None:
-    assert check_proposal(replace(GameRules(), **changes), SEED, trajectory) == reason
+    assert check_proposal(replace(GameRules(), **changes), trajectory) == reason
 
 
 def test_reasons_come_in_the_order_of_the_released_code() -> None:
@@ -87,15 +87,15 @@ def test_reasons_come_in_the_order_of_the_released_code() -> None:
         (proposal(QUESTION, ("lake tarn", "x", "y")), "answer_in_query"),
         (proposal(QUESTION, ("z", "x", "y")), "wrong_search_count"),
     ]
-    assert [check_proposal(strict, SEED, trajectory) for trajectory, _ in steps] == [reason for _, reason in steps]
+    assert [check_proposal(strict, trajectory) for trajectory, _ in steps] == [reason for _, reason in steps]
 
 
 @pytest.mark.parametrize("preset", sorted(PRESETS))
 def test_a_good_proposal_passes_every_preset(preset: str) -> None:
-    assert check_proposal(PRESETS[preset], SEED, proposal()) == "ok"
+    assert check_proposal(PRESETS[preset], proposal()) == "ok"
 
 
 def test_task_has_the_cleaned_question_and_all_answers() -> None:
     trajectory = proposal("Which  <think>lake</think>\nis it?")
     assert proposed_question(trajectory) == "Which lake is it?"
-    assert proposed_task(SEED, trajectory) == Task("s", "Which lake is it?", ("Lake Tarn", "Tarnsee"))
+    assert proposed_task(trajectory) == Task("s", "Which lake is it?", ("Lake Tarn", "Tarnsee"))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from ssp_env.errors import RunError
 from ssp_env.game.pool import QuestionPool
-from ssp_env.game.records import SCHEMA, round_record, round_statistics, trajectory_record
+from ssp_env.game.records import SCHEMA, read_records, round_record, round_statistics, trajectory_record
 from ssp_env.game.rules import GameRules
 from ssp_env.game.selfplay import Agents, run_rounds
 from ssp_env.types import Conversation, Round, Sampling, Task, Validation
@@ -106,6 +108,60 @@ def test_rejected_and_failed_rounds_are_recorded_too() -> None:
     (failed,) = rollout(solver=BrokenAgent())
     solves = round_record(failed)["solves"]
     assert {solve["error"] for solve in solves} == {"AgentError: the agent is down"}  # type: ignore[attr-defined]
+
+
+OLD = Path(__file__).parent / "data" / "rounds_schema_1.jsonl"
+"""Two rounds as version 1 of the schema had them."""
+
+
+def test_old_rounds_are_read_as_new_ones() -> None:
+    old = [json.loads(line) for line in OLD.read_text().splitlines()]
+    records = list(read_records(OLD))
+    assert [record["schema"] for record in old] == [1, 1]
+    assert [record["answer"] for record in records] == [record["seed"] for record in old]
+    for before, after in zip(old, records, strict=True):
+        assert after["schema"] == SCHEMA and "seed" not in after
+        assert {k: v for k, v in after.items() if k not in ("answer", "schema")} == {
+            k: v for k, v in before.items() if k not in ("seed", "schema")
+        }
+    (played,) = rollout()
+    assert set(round_record(played)) <= set(records[0])
+    assert set(round_record(played)["answer"]) == set(records[0]["answer"])  # type: ignore[call-overload]
+
+
+def test_new_records_are_read_as_they_were_written(tmp_path) -> None:
+    (played,) = rollout()
+    lines = [{"round": 3, **round_record(played)}, {"schema": 1, "env": None, "item": {}, "episodes": []}]
+    path = tmp_path / "mixed.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert list(read_records(path)) == [lines[0], {**lines[1], "schema": SCHEMA}]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"schema": 2, "answer"', "with its schema, got .*schema.* 2, .*; delete the line"),
+        ("", "x.jsonl:2: expected a record as a JSON object"),
+        ("[1]", "x.jsonl:2: expected a record as a JSON object"),
+        ('{"answer": {}}', "x.jsonl:2: expected a record as a JSON object"),
+        ('{"schema": 3}', "x.jsonl:2: expected schema 1 to 2, got 3; read it with the version that wrote it"),
+        ('{"schema": true}', "x.jsonl:2: expected schema 1 to 2, got True"),
+    ],
+)
+def test_a_line_that_is_no_record_is_named(line, message, tmp_path) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text(OLD.read_text().splitlines()[0] + f"\n{line}\n")
+    records = read_records(path)
+    assert next(records)["schema"] == SCHEMA
+    with pytest.raises(RunError, match=message):
+        next(records)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path) -> None:
+    (tmp_path / "latin.jsonl").write_bytes(b"\xff\n")
+    for name in ("missing.jsonl", "latin.jsonl"):
+        with pytest.raises(RunError, match=f"a file of records, got .*{name}.*name another"):
+            list(read_records(tmp_path / name))
 
 
 def test_prompts_are_written_on_request() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ssp_env.errors import ConfigError
-from ssp_env.game.episode import Episode, Limits, advance
+from ssp_env.game.game import Episode, Limits, advance
 from ssp_env.game.rewards import OVERLISTING_TAGS, PROPOSER_REWARDS, SOLVER_REWARDS, proposer_reward, solver_reward
 from ssp_env.game.roles import ROLES
 from ssp_env.types import Completion, Conversation, Final, Invalid, Task, ToolCall, Trajectory, Turn, Verdict

@@ -9,10 +9,10 @@ import pytest
 
 import ssp_env.retrieval
 from ssp_env.errors import ConfigError, RetrievalError
-from ssp_env.game.episode import Episode, Limits, advance
+from ssp_env.game.game import Episode, Limits, advance
 from ssp_env.game.judges import JUDGES
 from ssp_env.game.readers import READERS
-from ssp_env.game.roles import ROLES, Solver
+from ssp_env.game.roles import ROLES, Role
 from ssp_env.game.tools import TOOLS, SearchTool
 from ssp_env.registry import build_game, clear
 from ssp_env.types import Completion, JudgeCase, Message, Task, Verdict
@@ -29,11 +29,8 @@ class LoudJudge:
         return [Verdict("correct" if case.response.isupper() else "wrong", "loud") for case in cases]
 
 
-class Critic(Solver):
-    """Closes with a tag of its own."""
-
-    name = "critic"
-    final_tag = "review"
+class Critic(Role):
+    """Closes with a tag of its own, and has its own words."""
 
     def prompt(self, item, *, prompt_set, tools):
         return (Message(role="user", content=f"Review {item.question}"),)
@@ -125,7 +122,7 @@ def test_a_retriever_answers_the_search_tool():
 
 
 def test_a_role_plays_with_a_closing_tag_of_its_own(monkeypatch):
-    monkeypatch.setitem(ROLES, "critic", Critic())
+    monkeypatch.setitem(ROLES, "critic", Critic("critic", "review", Task, dict))
     episode = build_game({}).episode("critic", TASK)
     assert episode.stop == ("</search>", "</review>")
     advance([episode], [Completion("<answer>x</answer><review> good </review>")])

@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from ssp_env.game.probes import Check, Proposal
 from ssp_env.game.rollout import rollout
 from ssp_env.game.rules import GameRules
-from ssp_env.game.validator import close_gate, open_gate, validate
+from ssp_env.game.validator import decide, gate_check, open_gate, validate_batch
 from ssp_env.types import Answer, Passage, Reading, ReadingCase, Sampling, Task, Trajectory, Validation
 from tests.fakes import (
     PASSAGES,
@@ -43,11 +44,13 @@ def propose(answer: Answer = SEED, script=PROPOSAL, game=None) -> Trajectory:
 
 
 def gate(game, trajectory=None, others=(), seed: int = 0) -> ReadingCase | Validation:
-    return open_gate(game, trajectory or propose(), others=others, rng=np.random.default_rng(seed))
+    rng = np.random.default_rng(seed)
+    opened = open_gate(Proposal(game, trajectory or propose(), rng, rng, others))
+    return opened.case if isinstance(opened, Check) else opened
 
 
 def check(items, policy=OFFLINE, seed: int = 0):
-    return validate(items, policy=policy, sampling=Sampling(temperature=0.0), rng=np.random.default_rng(seed))
+    return validate_batch(items, policy=policy, sampling=Sampling(temperature=0.0), rng=np.random.default_rng(seed))
 
 
 def test_case_holds_the_whole_evidence_and_n_noise_other_passages_shuffled() -> None:
@@ -134,7 +137,7 @@ def test_rules_decide_before_anybody_reads() -> None:
     ],
 )
 def test_reading_is_judged_against_the_seed(reading: Reading, validation: Validation) -> None:
-    assert close_gate([(tiny_game(), propose())], [CASE], [reading]) == [validation]
+    assert decide([gate_check(tiny_game(), propose(), CASE)], [reading]) == [validation]
 
 
 def test_judge_outage_is_our_failure() -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from ssp_env.corpus import open_corpus
 from ssp_env.errors import ConfigError
-from ssp_env.eval.metrics import recall_at, reciprocal_rank
 from ssp_env.retrieval import make_retriever
 from ssp_env.retrieval.ranking import index_folder, rank, read_settings
 from tests.retrieval_fakes import small_corpus
@@ -86,14 +85,3 @@ def test_importing_the_package_loads_no_engine(repository: Path) -> None:
     )
     child = subprocess.run([sys.executable, "-c", script], cwd=repository, capture_output=True, text=True, timeout=60)
     assert child.stdout.strip() == "[]", child.stderr
-
-
-def test_recall_and_reciprocal_rank() -> None:
-    assert recall_at(["a", "b", "c"], {"b", "z"}, k=2) == 0.5
-    assert recall_at(["a", "b", "c"], {"b", "z"}, k=1) == 0.0
-    assert recall_at([], ["z"], k=1) == 0.0
-    assert reciprocal_rank(["a", "b", "c"], {"c", "b"}) == 0.5
-    assert reciprocal_rank(["a"], {"z"}) == 0.0
-    for relevant, k in ((set(), 1), ({"a"}, 0)):
-        with pytest.raises(ValueError, match="expected relevant ids and a positive k"):
-            recall_at(["a"], relevant, k=k)

@@ -12,7 +12,7 @@ import pytest
 from ssp_env.corpus import MemoryCorpus, open_pages
 from ssp_env.protocols import Retriever
 from ssp_env.retrieval.wrappers import Blocklist
-from ssp_env.serve.handler import RetrievalHandler, Service
+from ssp_env.serve.handler import JsonFormatter, RetrievalHandler, Service
 from ssp_env.serve.wire import Refusal, ServeLimits
 from ssp_env.types import SearchResult
 from tests.fakes import PASSAGES, BrokenRetriever, FakeRetriever
@@ -191,3 +191,11 @@ def test_health_tells_what_is_served_and_counts() -> None:
         assert (counts["queries"], counts["searched"], counts["batches"], counts["cache_hits"]) == (3, 2, 1, 1)
 
     act(scene, replace(SERVICE, load_s=1.5))
+
+
+def test_log_line_is_json_whatever_is_in_it() -> None:
+    record = logging.LogRecord("a", logging.WARNING, __file__, 1, "event\n%s", ("x",), None)
+    record.fields = {"odd": object(), "text": "\u2028\n"}
+    line = JsonFormatter().format(record)
+    assert "\n" not in line
+    assert json.loads(line)["event"] == "event\nx"

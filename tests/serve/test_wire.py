@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from ssp_env.errors import ConfigError
 from ssp_env.serve.wire import (
     PageRequest,
     Refusal,
@@ -79,7 +80,7 @@ def test_answer_holds_one_list_a_query() -> None:
 
 
 def test_limits_must_be_positive() -> None:
-    with pytest.raises(ValueError, match="positive limits"):
+    with pytest.raises(ConfigError, match="positive limits"):
         ServeLimits(max_k=0)
-    with pytest.raises(ValueError, match="positive limits"):
+    with pytest.raises(ConfigError, match="positive limits"):
         ServeLimits(deadline_s=0)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from training.monitor import DETECTORS, alarms, good_before, role_entropy
+from training.monitor import DETECTORS, PATIENCE, alarms, good_before, role_entropy
 from training.rows import TrainingRow
 from training.update import ScoredRow
 
@@ -78,3 +78,39 @@ def test_what_may_become_an_alarm_already_marks_the_last_good_round():
 def test_entropy_is_the_mean_surprise_of_the_sampled_tokens_by_role():
     row = TrainingRow("solver", (1,), (2, 3, 4), (1, 0, 1), (-0.5, 0.0, -1.5))
     assert role_entropy([ScoredRow(row, 0.0)] * 2) == {"entropy/proposer": None, "entropy/solver": 1.0}
+
+
+def told(found):
+    return {alarm.name: alarm.remedy for alarm in found if alarm.remedy}
+
+
+def test_a_missing_signal_is_told_only_when_it_lasts_and_with_the_remedy_of_its_cause():
+    easy, hard = ({"zero_variance_share": 0.95, "solver_accuracy": share} for share in (0.97, 0.03))
+    assert told(alarms(lines(*[easy] * (PATIENCE - 1)))) == {}
+    assert told(alarms(lines(*[easy] * 10, {}, *[easy] * 10))) == {}, "it comes and goes in a healthy run"
+    assert "demand more searches" in told(alarms(lines(*[easy] * PATIENCE)))["zero_variance"]
+    assert "demand fewer searches" in told(alarms(lines(*[hard] * PATIENCE)))["zero_variance"]
+
+
+@pytest.mark.parametrize(
+    ("name", "bad"),
+    [("decline", {"proposer_reward": 0.7, "solver_accuracy": 0.2}), ("entropy", {"entropy/solver": 1.3})],
+)
+def test_a_harder_game_is_not_told_while_held_out_questions_are_answered_as_well_as_ever(name, bad):
+    played = [{}] * 10 + [bad] * 15
+
+    def examined(first, last):
+        found = lines(*played)
+        found[0]["held_out/1-hop"], found[-1]["held_out/1-hop"] = first, last
+        return alarms(found)
+
+    assert name in told(alarms(lines(*played)))
+    assert name in told(examined(0.8, 0.6))
+    assert name not in told(examined(0.8, 0.76)) and name in names(examined(0.8, 0.76))
+
+
+@pytest.mark.parametrize("name", DETECTORS)
+def test_every_alarm_has_a_text_and_may_have_a_remedy_in_one_sentence(name):
+    remedy = DETECTORS[name].remedy(lines(*[{"zero_variance_share": 1.0}] * PATIENCE))
+    assert remedy and not remedy.endswith(".") and "  " not in remedy
+    assert not DETECTORS[name].text.endswith(".")

@@ -24,7 +24,7 @@ def drive(tmp_path):
     opened = []
 
     def driven(**changes):
-        config = resolved(RunConfig(**SMALL, **changes))
+        config = resolved(RunConfig(**SMALL | changes))
         folder = RunFolder.create(tmp_path / "run", to_json(config))
         opened.append(folder)
         return SelfPlayDriver(config, build_games(config), folder, progress=Progress(config.n_rounds)), folder
@@ -118,6 +118,39 @@ def test_a_collapse_warns_keeps_the_last_good_checkpoint_and_stops_if_asked_to(d
     assert said.count("(valid_rate)") == 1 and "since round 3" in said
     assert [p.name for p in folder.checkpoints] == ["round-000002", "round-000008"]
     assert "Last checkpoint before that: round-000002" in said
+    assert "What to do: if more were valid before, start again from a checkpoint" in said
     assert SelfPlayDriver(driver.config, driver.games, folder, progress=Progress(20))._alarms == driver._alarms, (
         "a resumed run knows the alarms"
     )
+
+
+def test_a_game_is_shown_every_few_rounds_and_after_the_last(drive, capsys):
+    driver, _ = drive(sample_every=2, n_rounds=3)
+    for _ in range(3):
+        driver.run_round(ExpertAgent())
+        driver.finish_round(ExpertAgent(), {})
+    said = capsys.readouterr().out
+    assert [f"A game of round {i}\n    answer " in said for i in (1, 2, 3)] == [False, True, True]
+    assert all(f"    {word}" in said for word in ("proposer", "question", "gate", "solver", "rewards"))
+
+
+def test_no_game_is_shown_where_none_is_asked_for(drive, capsys):
+    driver, _ = drive(sample_every=0, n_rounds=1)
+    driver.run_round(ExpertAgent())
+    driver.finish_round(ExpertAgent(), {})
+    assert "A game" not in capsys.readouterr().out
+
+
+def test_the_first_examined_round_and_every_better_one_is_saved_and_the_best_stays(drive, monkeypatch):
+    shares = iter([0.9, 0.2, 0.5, 0.5, 0.3])
+    monkeypatch.setattr("training.driver.evaluate", lambda *_, **__: {"1-hop": next(shares)})
+    driver, folder = drive(eval_questions=1, eval_every=1, checkpoint_every=20, keep_checkpoints=1, n_rounds=4)
+    saved = []
+    for _ in range(4):
+        driver.run_round(ExpertAgent())
+        if driver.finish_round(ExpertAgent(), {}).save:
+            saved.append(driver.round)
+            (folder.staging / "checkpoint").mkdir()
+            driver.publish(folder.staging / "checkpoint")
+    assert saved == [1, 2, 4], "the last round is always saved"
+    assert [p.name for p in folder.checkpoints] == ["round-000002", "round-000004"]

@@ -1,3 +1,4 @@
+import fcntl
 import json
 import shutil
 
@@ -35,6 +36,57 @@ def test_the_last_checkpoint_before_a_round_can_be_kept(tmp_path):
             assert names == {1: [1], 2: [1, 2], 3: [2, 3], 4: [2, 3, 4], 5: [2, 4, 5], 6: [5, 6]}[number]
         assert folder.last_before(6).name == "round-000005"
         assert folder.last_before(1) is None
+
+
+def test_the_best_checkpoint_stays_beside_the_last_ones_and_is_named(tmp_path):
+    path = tmp_path / "run"
+
+    def publish(folder, number, best):
+        folder.append("metrics.jsonl", [{"round": number}])
+        folder.publish(written(folder), number, {}, keep=1, best=best)
+
+    def named():
+        return json.loads((path / "checkpoints.json").read_text())
+
+    with RunFolder.create(path, CONFIG) as folder:
+        publish(folder, 1, None)
+        assert named() == {"last": "checkpoints/round-000001", "best": None}
+        publish(folder, 2, 2)
+        publish(folder, 3, 2)
+    with RunFolder.reopen(path, CONFIG) as folder:
+        publish(folder, 4, 2)
+        assert folder.checkpoints == [folder.of_round(2), folder.of_round(4)]
+        assert named() == {"last": "checkpoints/round-000004", "best": "checkpoints/round-000002"}
+        publish(folder, 5, 5)
+        assert folder.checkpoints == [folder.of_round(5)]
+        assert named() == {"last": "checkpoints/round-000005", "best": "checkpoints/round-000005"}
+
+
+def test_a_best_round_whose_checkpoint_is_gone_is_not_named(tmp_path):
+    with RunFolder.create(tmp_path / "run", CONFIG) as folder:
+        folder.publish(written(folder), 2, {}, keep=1, best=1)
+        assert json.loads((folder.path / "checkpoints.json").read_text())["best"] is None
+
+
+def test_a_closed_run_holds_nothing_that_only_an_open_one_needs(tmp_path):
+    path = with_checkpoint(tmp_path / "run")
+    whole = {"config.json", "metrics.jsonl", "rounds.jsonl", "checkpoints", "checkpoints.json"}
+    assert {p.name for p in path.iterdir()} == whole
+    with pytest.raises(RunError, match="seed"):
+        RunFolder.reopen(path, {**CONFIG, "seed": 1})
+    assert {p.name for p in path.iterdir()} == whole
+
+
+def test_a_lock_that_its_last_holder_removed_meanwhile_keeps_nobody_out_and_is_refused(tmp_path, monkeypatch):
+    path, taken = with_checkpoint(tmp_path / "run"), fcntl.flock
+
+    def slow(lock, how):
+        (path / ".lock").unlink()
+        taken(lock, how)
+
+    monkeypatch.setattr(fcntl, "flock", slow)
+    with pytest.raises(RunError, match="no process"):
+        RunFolder.reopen(path, CONFIG)
 
 
 def test_a_new_run_starts_empty_and_a_second_start_is_refused_with_a_remedy(tmp_path):
@@ -209,7 +261,6 @@ def test_a_refused_resume_changes_nothing(tmp_path, damage):
 @pytest.mark.parametrize("link", [False, True])
 def test_a_file_in_the_place_of_the_staging_folder_is_removed(tmp_path, link):
     path = with_checkpoint(tmp_path / "run")
-    (path / ".staging").rmdir()
     (path / ".staging").symlink_to(tmp_path) if link else (path / ".staging").write_text("")
     with RunFolder.reopen(path, CONFIG) as folder:
         assert folder.staging.is_dir() and not folder.staging.is_symlink()

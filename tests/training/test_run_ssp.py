@@ -40,11 +40,20 @@ def weights(path, number):
     return load_file(path / "checkpoints" / f"round-{number:06d}" / "model.safetensors")
 
 
+def trainer_state(path, number):
+    """Return what transformers counts and the state of PyTorch's generator, as they were saved."""
+    checkpoint = path / "checkpoints" / f"round-{number:06d}"
+    state = json.loads((checkpoint / "trainer_state.json").read_text())
+    return state["epoch"], torch.load(checkpoint / "rng_state.pth", weights_only=False)["cpu"]
+
+
 def assert_same_run(first, second, number):
     assert lines(first, "metrics.jsonl") == lines(second, "metrics.jsonl")
     assert (first / "rounds.jsonl").read_bytes() == (second / "rounds.jsonl").read_bytes()
     for name, tensor in weights(first, number).items():
         assert torch.equal(tensor, weights(second, number)[name]), name
+    (epoch, drawn), (other_epoch, other_drawn) = trainer_state(first, number), trainer_state(second, number)
+    assert epoch == other_epoch and torch.equal(drawn, other_drawn)
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +129,21 @@ def test_a_finished_run_resumes_to_nothing(whole, capsys):
     assert main(["--resume", "--out", str(whole)]) == 0
     assert (whole / "rounds.jsonl").read_bytes() == before
     assert "2-hop" in capsys.readouterr().out
+
+
+def test_a_finished_run_tells_its_files_the_best_policy_and_how_to_play_more_rounds(whole, capsys):
+    assert main(["--resume", "--out", str(whole)]) == 0
+    shown = capsys.readouterr().out
+    named = json.loads((whole / "checkpoints.json").read_text())
+    for file in ("curves.png", "metrics.jsonl", "rounds.jsonl", *named.values()):
+        assert f"\n  {file} " in shown and (whole / file).exists()
+    assert shown.count(", the best: ") == 1 and f"{named['best']}  policy after round" in shown
+    command = shlex.split(shown.partition("More rounds: ")[2])
+    assert parse(command[2:]).n_rounds == 8, "the command that is shown is one that works"
+
+
+def test_a_finished_run_keeps_no_file_that_only_a_running_one_needs(whole):
+    assert not [p.name for p in whole.iterdir() if p.name.startswith(".")]
 
 
 @pytest.mark.parametrize(

@@ -298,3 +298,9 @@ def test_trl_returns_the_tensors_that_the_adapter_reads(tmp_path):
     assert set(out) == {*two_dimensional, "advantages", "num_items_in_batch"}
     assert out["tool_mask"][0].tolist() == [1, 0, 0, 1]
     assert out["prompt_mask"][1].tolist() == [0, 1, 1]
+
+
+@pytest.mark.parametrize("n_rounds", [1, 2, 3])
+def test_every_step_is_an_epoch_so_that_a_resumed_run_counts_and_draws_as_a_whole_one(tmp_path, n_rounds):
+    trainer = trained(tmp_path, FixedRounds(ROWS), n_rounds=n_rounds)
+    assert trainer.state.epoch == trainer.state.global_step == n_rounds

@@ -11,7 +11,7 @@ from ssp_env.world import KINDS, Oracle, World, WorldConfig
 from ssp_env.world.facts import ShownFacts, read_passage
 from ssp_env.world.language import Clause, Comparison, Description, Name, parse, render
 from ssp_env.world.oracle import answer_set, n_clauses, proofs
-from ssp_env.world.schema import RELATION, RELATIONS, VALUES
+from ssp_env.world.relations import RELATION, RELATIONS, VALUES
 
 WORLD = World(WorldConfig(seed=11, n_entities=100))
 NAMES = [WORLD.names_of(index)[0] for index in range(len(WORLD))]

@@ -11,7 +11,7 @@ from ssp_env.world import KINDS, OracleReader, World, WorldConfig
 from ssp_env.world.facts import read_passage
 from ssp_env.world.language import parse, render
 from ssp_env.world.names import WORDS
-from ssp_env.world.schema import BY_SUBJECT
+from ssp_env.world.relations import BY_SUBJECT
 
 _DIGEST = """
 import hashlib, numpy as np

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -63,9 +63,10 @@ def load_start(folder: Path, tokenizer: PreTrainedTokenizerFast) -> PreTrainedMo
     if (kind, size) != ("llama", len(tokenizer)):
         raise ConfigError(f"expected a llama of {len(tokenizer)} words {asked}, got a {kind} of {size}; {remedy}")
     try:
-        model, differences = LlamaForCausalLM.from_pretrained(
+        found = LlamaForCausalLM.from_pretrained(
             folder, dtype=torch.float32, attn_implementation="sdpa", local_files_only=True, output_loading_info=True
         )
+        model, differences = cast("tuple[PreTrainedModel, dict[str, set[str]]]", found)
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         said = " ".join(str(error).split()).rstrip(".")
         raise ConfigError(f"expected a policy with its weights {asked}, got: {said}; {remedy}") from error

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ssp_env.corpus import MemoryCorpus
-from ssp_env.game.episode import Episode, Limits, advance
+from ssp_env.game.game import Episode, Limits, advance
 from ssp_env.game.roles import ROLES
 from ssp_env.game.tools.search import SearchTool
 from ssp_env.protocols import Agent
@@ -27,9 +27,8 @@ from ssp_env.world.experts import ExpertAgent
 from ssp_env.world.facts import ShownFacts
 from ssp_env.world.language import Clause, Description, Name, render
 from ssp_env.world.names import display
-from ssp_env.world.oracle import answer_set
-from ssp_env.world.reader import UNKNOWN
-from ssp_env.world.schema import RELATION, RELATIONS
+from ssp_env.world.oracle import UNKNOWN, answer_set
+from ssp_env.world.relations import RELATION, RELATIONS
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -140,7 +139,7 @@ def rollout(
 
 def tokenize(trajectory: Trajectory, tokenizer: PreTrainedTokenizerFast) -> Trace:
     """Return the token stream of an episode whose completions carry text only."""
-    chat = [dict(message) for message in trajectory.conversation.prompt]
+    chat = [{"role": m["role"], "content": m["content"]} for m in trajectory.conversation.prompt]
     ids = list(tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=False))
     written = [False] * len(ids)
     for turn in trajectory.conversation.turns:

@@ -9,12 +9,12 @@ message and depends on nothing before or after it: a longer chat begins with the
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, get_args
 
 from ssp_env.tags import RESERVED_TAGS, explain_invalid
-from ssp_env.types import Invalid
+from ssp_env.types import Invalid, InvalidReason
 from ssp_env.world.names import N_SINGLE, WORDS
-from ssp_env.world.schema import ALIASES, INTROS, RELATIONS, TYPES, VALUES
+from ssp_env.world.relations import ALIASES, INTROS, RELATIONS, TYPES, VALUES
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -33,8 +33,9 @@ _PLAIN: Final = (
 
 def words() -> list[str]:
     """Return the vocabulary in the order of its ids: special tokens, tags, language, numbers, names."""
-    reasons = ("no_action", "unclosed", "empty_argument", "not_allowed", "too_long")
-    replies = [explain_invalid(Invalid(reason), tools=("search",), final="answer") for reason in reasons]
+    replies = [
+        explain_invalid(Invalid(reason), tools=("search",), final="answer") for reason in get_args(InvalidReason)
+    ]
     texts = [*_PLAIN.split(), *TYPES, *INTROS, *ALIASES, *replies]
     for relation in RELATIONS:
         texts += [*relation.find_subject, *relation.find_object, *relation.sentences, *(relation.comparatives or ())]

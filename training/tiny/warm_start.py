@@ -12,7 +12,6 @@ transformers, about twenty minutes on one idle core.
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ssp_env.errors import ConfigError, SSPError
+from ssp_env.storage import write_json
 from ssp_env.world import World, WorldConfig
 from training.tiny.examine import check_tasks, load_start, measure_start
 from training.tiny.traces import Mix, Trace, repeat_batch, world_traces
@@ -94,7 +94,6 @@ def build_model(tokenizer: PreTrainedTokenizerFast, *, seed: int) -> PreTrainedM
         num_key_value_heads=3,
         max_position_embeddings=2048,
         tie_word_embeddings=True,
-        attn_implementation="sdpa",
         bos_token_id=tokenizer.bos_token_id,
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
@@ -210,18 +209,14 @@ def save(
     config: WarmStartConfig, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, figures: Mapping[str, object]
 ) -> None:
     """Write weights in half precision and the tokenizer; the card comes last and marks the folder as complete."""
-    import torch
-
     config.output.mkdir(parents=True, exist_ok=True)
     (config.output / CARD).unlink(missing_ok=True)
-    model.to(torch.float16).save_pretrained(config.output)
+    model.half().save_pretrained(config.output)
     tokenizer.save_pretrained(config.output)
     settings = {key: value for key, value in asdict(config).items() if key != "output"}
     settings["start"] = config.start and config.start.as_posix()
     card = {"command": command(config), "config": settings, "mix": asdict(mix_of(config)), **figures}
-    partial = config.output / f"{CARD}.partial"
-    partial.write_text(json.dumps(card, indent=2) + "\n", encoding="utf-8")
-    os.replace(partial, config.output / CARD)
+    write_json(config.output / CARD, card)
 
 
 def check(config: WarmStartConfig) -> None:
@@ -263,20 +258,10 @@ def run(config: WarmStartConfig) -> None:
     start = time.monotonic()
     n_tokens = train(config, model, tokenizer)
     trained_s = round(time.monotonic() - start)
-    figures = measure_start(model.to(torch.float16).to(torch.float32), tokenizer, n_tasks=config.n_tasks)
-    print(json.dumps(figures, indent=2))
-    save(
-        config,
-        model,
-        tokenizer,
-        {
-            "commit": commit.stdout.strip(),
-            "n_parameters": n_parameters,
-            "n_tokens": n_tokens,
-            "trained_s": trained_s,
-            "start": figures,
-        },
-    )
+    measured = measure_start(model.half().float(), tokenizer, n_tasks=config.n_tasks)
+    print(json.dumps(measured, indent=2))
+    facts = {"commit": commit.stdout.strip(), "n_parameters": n_parameters, "n_tokens": n_tokens}
+    save(config, model, tokenizer, {**facts, "trained_s": trained_s, "start": measured})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

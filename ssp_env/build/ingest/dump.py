@@ -16,8 +16,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from ssp_env.build.ingest.blocks import blocks, chunk_bytes, head
-from ssp_env.build.ingest.parts import Chunk, Format, Item, Page, PageKind, Redirect, Removed, Skip
+from ssp_env.build.ingest.parts import (
+    Chunk,
+    Format,
+    Item,
+    Page,
+    PageKind,
+    Redirect,
+    Removed,
+    Skip,
+    blocks,
+    chunk_bytes,
+    head,
+)
 from ssp_env.build.ingest.wikitext import clean_page, redirect_target
 from ssp_env.errors import CorpusError
 
@@ -33,11 +44,7 @@ _OPEN, _CLOSE, _FOOT = b"<page>", b"</page>", b"</mediawiki>"
 
 
 def plan(path: Path) -> Iterator[Chunk]:
-    """Yield the chunks of a dump.
-
-    Raises:
-        CorpusError: If it is no dump, is cut off, or its compressed data is broken.
-    """
+    """Yield the chunks of a dump."""
     starts = _small_streams(path) if head(path).startswith(b"BZh") else []
     if starts:
         yield from _plan_ranges(path, starts)
@@ -46,11 +53,7 @@ def plan(path: Path) -> Iterator[Chunk]:
 
 
 def read(chunk: Chunk) -> Iterator[Item]:
-    """Yield the pages, redirects and skips of a chunk.
-
-    Raises:
-        CorpusError: If compressed data is broken or the dump ends inside a page.
-    """
+    """Yield the pages, redirects and skips of a chunk."""
     data = _range_bytes(chunk) if chunk.data is None else chunk.data
     for element in _elements(data):
         if isinstance(element, Skip):
@@ -157,14 +160,11 @@ def _unpack(handle: IO[bytes], path: Path, span: tuple[int, int]) -> bytes:
         stream = bz2.BZ2Decompressor()
         try:
             parts.append(stream.decompress(packed))
-        except OSError as error:
-            raise CorpusError(
-                f"expected whole bzip2 data, got {error} after byte {span[0]} of {path}; get it anew"
-            ) from error
-        if not stream.eof:
-            raise CorpusError(
-                f"expected whole bzip2 data, got an early end after byte {span[0]} of {path}; get it anew"
-            )
+            if not stream.eof:
+                raise EOFError("an early end")
+        except (OSError, EOFError) as error:
+            where = f"after byte {span[0]} of {path}"
+            raise CorpusError(f"expected whole bzip2 data, got {error} {where}; get it anew") from error
         packed = stream.unused_data
     return b"".join(parts)
 

@@ -11,25 +11,23 @@ the size of the sources, and while joining about 40 bytes for each page and redi
 from __future__ import annotations
 
 import json
+import multiprocessing
 import shutil
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import TextIO, cast
 
+from ssp_env.build.clock import Clock, Progress
 from ssp_env.build.ingest.formats import FORMATS, check_format, detect_format
-from ssp_env.build.ingest.merge import Merged, OnClash, merge_shards
-from ssp_env.build.ingest.meter import Progress
-from ssp_env.build.ingest.shards import MAX_EXAMPLES, Job, shard_facts, write_shard
-from ssp_env.build.ingest.workers import Workers
-from ssp_env.errors import ConfigError, CorpusError, StaleIndexError
+from ssp_env.build.ingest.merge import OnClash, merge_shards, report
+from ssp_env.build.ingest.parts import CORPUS_VERSION, REPORT, Source
+from ssp_env.build.ingest.shards import Job, shard_facts, write_shard
+from ssp_env.errors import ConfigError, CorpusError, SSPError, StaleIndexError
 from ssp_env.storage import ensure_folder, read_manifest, write_json
-
-CORPUS_VERSION = 1
-"""Part of every manifest; a change to what the files hold raises it."""
-REPORT = "report.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +58,6 @@ class BuildOptions:
 DEFAULTS = BuildOptions()
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
-    path: Path
-    format: str
-    n_bytes: int
-    state: str
-    """Digest of sizes and modification times."""
-
-    def facts(self) -> dict[str, object]:
-        return {"name": self.path.name, "format": self.format, "n_bytes": self.n_bytes, "state": self.state}
-
-
 def build_corpus(
     sources: Sequence[Path], out: Path, *, options: BuildOptions = DEFAULTS, progress: TextIO | None = None
 ) -> dict[str, object]:
@@ -91,7 +77,10 @@ def build_corpus(
         "kind": "corpus",
         "version": CORPUS_VERSION,
         "n_words": options.n_words,
-        "sources": [source.facts() for source in known],
+        "sources": [
+            {"name": source.path.name, "format": source.format, "n_bytes": source.n_bytes, "state": source.state}
+            for source in known
+        ],
     }
     _require_free(out)
     shards = out.with_name(f".{out.name}.shards")
@@ -102,7 +91,7 @@ def build_corpus(
             raise CorpusError("expected sources at rest, got a change while they were read; run again")
         names = [known[origin].path.name for origin in origins]
         merged = merge_shards(shards, names, into=folder, on_clash=options.on_clash)
-        write_json(folder / REPORT, _report(known, shards, origins, merged=merged))
+        write_json(folder / REPORT, report(known, shards, origins, merged=merged))
         return {"counts": dict(merged.counts)}
 
     ensure_folder(
@@ -116,7 +105,7 @@ def build_corpus(
     return cast(dict[str, object], json.loads((out / REPORT).read_text(encoding="utf-8")))
 
 
-def _describe(path: Path, format_name: str | None) -> _Source:
+def _describe(path: Path, format_name: str | None) -> Source:
     if not path.exists():
         raise CorpusError(f"expected a source, got {str(path)!r}, which does not exist; check the path")
     name = format_name or detect_format(path)
@@ -127,7 +116,7 @@ def _describe(path: Path, format_name: str | None) -> _Source:
     files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
     states = [(file.relative_to(path).as_posix(), file.stat()) for file in files]
     digest = blake2b(repr([(n, s.st_size, s.st_mtime_ns) for n, s in states]).encode("utf-8", "replace"), digest_size=8)
-    return _Source(path, name, sum(status.st_size for _, status in states), digest.hexdigest())
+    return Source(path, name, sum(status.st_size for _, status in states), digest.hexdigest())
 
 
 def _require_free(out: Path) -> None:
@@ -151,10 +140,11 @@ def _claim(shards: Path, expected: Mapping[str, object]) -> Path:
 
 
 def _write_shards(
-    known: Sequence[_Source], shards: Path, *, options: BuildOptions, progress: TextIO | None
+    known: Sequence[Source], shards: Path, *, options: BuildOptions, progress: TextIO | None
 ) -> list[int]:
     """Write the shards that are missing; return which source each shard is from."""
-    meter = Progress("corpus build", sum(source.n_bytes for source in known), stream=progress)
+    clock = Clock(sum(source.n_bytes for source in known), "MB", scale=1e6)
+    meter = Progress("corpus build", clock, progress)
     origins: list[int] = []
 
     def missing() -> Iterator[Job]:
@@ -163,12 +153,13 @@ def _write_shards(
                 number = len(origins)
                 origins.append(origin)
                 if shard_facts(shards, number) is None:
-                    yield Job(chunk, source.format, shards, number, options.n_words)
+                    yield Job(chunk, FORMATS[source.format].read, shards, number, options.n_words)
                 else:
-                    meter.skip(chunk.n_bytes)
+                    clock.count(chunk.n_bytes, is_new=False)
 
     for job in _finished(missing(), options.n_workers):
-        meter.add(job.chunk.n_bytes)
+        clock.count(job.chunk.n_bytes, is_new=True)
+        meter.step()
     meter.close()
     return origins
 
@@ -183,44 +174,93 @@ def _finished(jobs: Iterator[Job], n_workers: int) -> Iterator[Job]:
         yield from workers.run(jobs)
 
 
-def _report(known: Sequence[_Source], shards: Path, origins: Sequence[int], *, merged: Merged) -> dict[str, object]:
-    """Return counts, what was skipped with examples, and what was removed; refuse a source that gave nothing."""
-    removed: Counter[str] = Counter()
-    skipped: dict[str, _Skipped] = {}
-    is_useful = [False] * len(known)
-    for number, origin in enumerate(origins):
-        facts = shard_facts(shards, number)
-        if facts is None:
-            raise CorpusError(f"expected whole shards in {shards}, got shard {number} damaged; run again")
-        removed.update(cast(dict[str, int], facts["removed"]))
-        is_useful[origin] |= any(cast(list[int], facts["sizes"]))
-        for reason, (count, found) in cast(dict[str, tuple[int, list[tuple[int, str]]]], facts["skipped"]).items():
-            skipped.setdefault(reason, _Skipped()).add(count, known[origin].path.name, found)
-    listed = {
-        reason: {"count": skipped[reason].count, "examples": skipped[reason].examples} for reason in sorted(skipped)
-    }
-    for source, useful in zip(known, is_useful, strict=True):
-        if not useful or not merged.counts["passages"]:
-            raise CorpusError(
-                f"expected at least one passage from {source.path}, got none; skipped: {listed}; leave it out"
-            )
-    return {
-        "sources": [{"name": s.path.name, "format": s.format, "n_bytes": s.n_bytes} for s in known],
-        "counts": dict(merged.counts),
-        "skipped": listed,
-        "duplicates": dict(merged.dropped),
-        "removed": dict(sorted(removed.items())),
-    }
+class Workers:
+    """Processes that write shards, and end when the process that started them is gone; a context manager.
+
+    ``concurrent.futures`` would leave its workers waiting for ever after a ``kill -9`` of their parent, because each
+    of them holds the writing end of the queue that it reads. Here every worker has a pipe of its own.
+    """
+
+    def __init__(self, n_workers: int) -> None:
+        """Start the processes."""
+        context = multiprocessing.get_context("spawn")
+        self._running: dict[Connection, SpawnProcess] = {}
+        for _ in range(n_workers):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_serve, args=(theirs,), daemon=True)
+            process.start()
+            theirs.close()
+            self._running[ours] = process
+        self._idle = list(self._running)
+        self._busy: dict[Connection, Job] = {}
+
+    def __enter__(self) -> Workers:
+        """Return the pool itself."""
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        """End the processes at once."""
+        for connection, process in self._running.items():
+            connection.close()
+            process.terminate()
+        for process in self._running.values():
+            process.join()
+
+    def run(self, jobs: Iterable[Job]) -> Iterator[Job]:
+        """Yield jobs as they are finished, in any order; at most one job a worker is held.
+
+        Raises:
+            SSPError: What a job raised, or that a worker died.
+        """
+        for job in jobs:
+            while not self._idle:
+                yield from self._collect()
+            connection = self._idle.pop()
+            try:
+                connection.send(job)
+            except OSError as error:
+                raise self._death(connection, job) from error
+            self._busy[connection] = job
+            yield from self._collect(timeout_s=0)
+        while self._busy:
+            yield from self._collect()
+
+    def _collect(self, timeout_s: float | None = None) -> Iterator[Job]:
+        for ready in wait(list(self._busy), timeout_s):
+            connection = next(c for c in self._busy if c is ready)
+            job = self._busy.pop(connection)
+            try:
+                error = connection.recv()
+            except EOFError as gone:
+                raise self._death(connection, job) from gone
+            if error is not None:
+                raise error
+            self._idle.append(connection)
+            yield job
+
+    def _death(self, connection: Connection, job: Job) -> SSPError:
+        process = self._running[connection]
+        process.join()
+        where = f"chunk {job.number} of {job.chunk.path}"
+        return SSPError(
+            f"expected a worker to finish {where}, got its death (exit code {process.exitcode}), often for want of "
+            "memory; run again, with fewer workers: finished chunks are kept"
+        )
 
 
-@dataclass(slots=True)
-class _Skipped:
-    """How often something was skipped for one reason, and the places of the first few."""
-
-    count: int = 0
-    examples: list[str] = field(default_factory=list)
-
-    def add(self, count: int, name: str, found: Sequence[tuple[int, str]]) -> None:
-        self.count += count
-        self.examples += [f"{name}:{line}: {what}" if line else f"{name}: {what}" for line, what in found]
-        del self.examples[MAX_EXAMPLES:]
+def _serve(connection: Connection) -> None:
+    """Work off jobs until the other end is closed."""
+    while True:
+        try:
+            job = connection.recv()
+        except (EOFError, OSError):
+            return
+        answer: Exception | None = None
+        try:
+            write_shard(job)
+        except Exception as error:  # noqa: BLE001 - reported to the parent, which raises it
+            answer = error
+        try:
+            connection.send(answer)
+        except OSError:
+            return

@@ -6,8 +6,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from ssp_env.build.ingest import dump, plain, row_files, zim
-from ssp_env.build.ingest.blocks import MAX_LINE_BYTES, blocks, head
-from ssp_env.build.ingest.parts import Format
+from ssp_env.build.ingest.parts import MAX_LINE_BYTES, Format, blocks, head
 from ssp_env.errors import ConfigError, CorpusError
 
 FORMATS: dict[str, Format] = {
@@ -23,11 +22,7 @@ FORMATS: dict[str, Format] = {
 
 
 def check_format(name: str) -> str:
-    """Return the name if it is one of ``FORMATS``.
-
-    Raises:
-        ConfigError: If it is not.
-    """
+    """Return the name if it is one of ``FORMATS``."""
     if name not in FORMATS:
         close = get_close_matches(name, FORMATS, n=1)
         hint = f"did you mean {close[0]!r}?" if close else "choose one of them"
@@ -36,11 +31,7 @@ def check_format(name: str) -> str:
 
 
 def detect_format(path: Path) -> str:
-    """Return the name of a source's format, told from its content.
-
-    Raises:
-        CorpusError: If the source is missing, empty, or of no known format.
-    """
+    """Return the name of a source's format, told from its content."""
     if path.is_dir():
         return "text"
     magic = head(path)

@@ -1,4 +1,4 @@
-"""Shards to the final files, in order, without duplicates.
+"""Shards to the final files, in order, without duplicates, and the report on what they hold.
 
 A page, passage or redirect whose id occurred before is dropped when it is the same, and refused (or dropped, on
 request) when it is not. Memory: about 40 bytes for each page, passage row and redirect.
@@ -12,12 +12,14 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from ssp_env.build.ingest.shards import INDEX_ROW, shard_file
+from ssp_env.build.ingest.parts import Source
+from ssp_env.build.ingest.shards import INDEX_ROW, MAX_EXAMPLES, shard_facts, shard_file
+from ssp_env.corpus.table import Mask, first_of_each
 from ssp_env.errors import CorpusError
 
 OnClash = Literal["refuse", "keep-first"]
@@ -35,15 +37,11 @@ class Merged:
 
 
 def merge_shards(shards: Path, sources: Sequence[str], *, into: Path, on_clash: OnClash) -> Merged:
-    """Write ``passages.jsonl``, ``pages.jsonl`` and ``redirects.jsonl``; ``sources`` names the source of each shard.
-
-    Raises:
-        CorpusError: If two different pages, passages or redirects share an id and ``on_clash`` is refuse.
-    """
+    """Write ``passages.jsonl``, ``pages.jsonl`` and ``redirects.jsonl``; ``sources`` names the source of each shard."""
     merged = Merged()
     lengths = [shard_file(shards, n, "index").stat().st_size // INDEX_ROW.itemsize for n in range(len(sources))]
-    starts = np.cumsum([0, *lengths])
-    kept = _without_duplicates(_Rows(shards, sources, starts), on_clash=on_clash, dropped=merged.dropped)
+    starts = np.cumsum([0, *lengths])  # (shards + 1,): where the rows of each shard begin
+    kept = _kept(_Rows(shards, sources, starts), on_clash=on_clash, dropped=merged.dropped)
     with ExitStack() as stack:
         outputs = [stack.enter_context(open(into / f"{part}.jsonl", "wb")) for part in OUTPUTS]
         for number in range(len(sources)):
@@ -109,29 +107,25 @@ class _Rows:
         return number, row - int(self.starts[number])
 
 
-def _without_duplicates(rows: _Rows, *, on_clash: OnClash, dropped: Counter[str]) -> npt.NDArray[np.bool_]:
-    """Return which rows stay (bool, one a row): of rows with one id the first."""
-    keys = rows.keys()
-    kept = np.ones(len(keys), dtype=np.bool_)
-    order = np.argsort(keys, kind="stable")
-    first = -1
-    for place in np.flatnonzero(keys[order[1:]] == keys[order[:-1]]) + 1:
-        before, row = int(order[place - 1]), int(order[place])
-        first = before if kept[before] else first
+def _kept(rows: _Rows, *, on_clash: OnClash, dropped: Counter[str]) -> Mask:
+    """Return which rows stay, bool, one a row: of those with one id the first."""
+
+    def is_repeat(first: int, row: int) -> bool:
         is_same = rows.content(first) == rows.content(row)
         if not is_same and not set(rows.names(first)) & set(rows.names(row)):
-            continue  # two ids with one digest
+            return False  # two ids with one digest
         if not is_same and on_clash == "refuse":
             raise CorpusError(
                 f"expected an unused id, got {rows.names(row)[-1]!r} of {rows.source(row)} for other content than in "
                 f"{rows.source(first)}; leave one out, or keep the first with --on-clash keep-first"
             )
         dropped["same as one before" if is_same else "other content under a used id"] += 1
-        kept[row] = False
-    return kept
+        return True
+
+    return first_of_each(rows.keys(), is_repeat)
 
 
-def _copy(file: Path, output: IO[bytes], sizes: npt.NDArray[np.uint32], kept: npt.NDArray[np.bool_]) -> None:
+def _copy(file: Path, output: IO[bytes], sizes: npt.NDArray[np.uint32], kept: Mask) -> None:
     """Append the kept pieces of a file."""
     with open(file, "rb") as handle:
         if kept.all():
@@ -142,3 +136,36 @@ def _copy(file: Path, output: IO[bytes], sizes: npt.NDArray[np.uint32], kept: np
             piece = handle.read(size)
             if is_kept:
                 output.write(piece)
+
+
+def report(sources: Sequence[Source], shards: Path, origins: Sequence[int], *, merged: Merged) -> dict[str, object]:
+    """Return counts, what was skipped with examples, and what was removed."""
+    removed: Counter[str] = Counter()
+    n_skipped: Counter[str] = Counter()
+    examples: dict[str, list[str]] = {}
+    is_useful = [False] * len(sources)
+    for number, origin in enumerate(origins):
+        facts = shard_facts(shards, number)
+        if facts is None:
+            raise CorpusError(f"expected whole shards in {shards}, got shard {number} damaged; run again")
+        removed.update(cast(dict[str, int], facts["removed"]))
+        is_useful[origin] |= any(cast(list[int], facts["sizes"]))
+        name = sources[origin].path.name
+        for reason, (count, found) in cast(dict[str, tuple[int, list[tuple[int, str]]]], facts["skipped"]).items():
+            n_skipped[reason] += count
+            held = examples.setdefault(reason, [])
+            held += [f"{name}:{line}: {what}" if line else f"{name}: {what}" for line, what in found]
+            del held[MAX_EXAMPLES:]
+    skipped = {reason: {"count": n_skipped[reason], "examples": examples[reason]} for reason in sorted(n_skipped)}
+    for source, useful in zip(sources, is_useful, strict=True):
+        if not useful or not merged.counts["passages"]:
+            raise CorpusError(
+                f"expected at least one passage from {source.path}, got none; skipped: {skipped}; leave it out"
+            )
+    return {
+        "sources": [{"name": s.path.name, "format": s.format, "n_bytes": s.n_bytes} for s in sources],
+        "counts": dict(merged.counts),
+        "skipped": skipped,
+        "duplicates": dict(merged.dropped),
+        "removed": dict(sorted(removed.items())),
+    }

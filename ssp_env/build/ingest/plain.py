@@ -7,15 +7,12 @@ Parquet needs ``pyarrow`` (extra ``ingest``) and the columns ``id``, ``title`` a
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ssp_env.build.ingest.blocks import MAX_LINE_BYTES, chunk_bytes
-from ssp_env.build.ingest.parts import Chunk, Format, Item, Page, Skip
-from ssp_env.corpus import Section
-from ssp_env.errors import CorpusError
+from ssp_env.build.ingest.parts import MAX_LINE_BYTES, Chunk, Format, Item, Skip, chunk_bytes, text_page
+from ssp_env.errors import CorpusError, needs
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
@@ -23,13 +20,6 @@ if TYPE_CHECKING:
 SUFFIXES = (".md", ".txt")
 COLUMNS = ("id", "title", "text")
 BATCH_ROWS = 256
-_GAP = re.compile(r"\n\s*\n")
-
-
-def text_page(page_id: str, title: str, text: str) -> Page:
-    """Return a page of one section whose paragraphs are lines."""
-    paragraphs = (" ".join(paragraph.split()) for paragraph in _GAP.split(text.replace("\r\n", "\n")))
-    return Page(page_id, title, (Section("", 1, "\n".join(p for p in paragraphs if p)),))
 
 
 def plan_folder(path: Path) -> Iterator[Chunk]:
@@ -73,12 +63,7 @@ def read_folder(chunk: Chunk) -> Iterator[Item]:
 
 
 def plan_parquet(path: Path) -> Iterator[Chunk]:
-    """Yield a chunk for each row group.
-
-    Raises:
-        CorpusError: If the file is broken or lacks a column.
-        ImportError: If ``pyarrow`` is missing.
-    """
+    """Yield a chunk for each row group."""
     with _opened(path) as file:
         missing = [name for name in COLUMNS if name not in file.schema_arrow.names]
         if missing:
@@ -120,11 +105,9 @@ def _row_page(row: dict[str, object], group: int) -> Item:
 
 
 def _opened(path: Path) -> ParquetFile:
-    try:
+    with needs("pyarrow", extra="ingest", use="a Parquet file"):
         from pyarrow import ArrowException
         from pyarrow.parquet import ParquetFile
-    except ImportError as error:
-        raise ImportError("Parquet files need pyarrow: pip install 'ssp-env[ingest]'") from error
     try:
         return ParquetFile(path)
     except (ArrowException, OSError) as error:

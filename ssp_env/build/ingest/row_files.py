@@ -10,15 +10,25 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
-from ssp_env.build.ingest.blocks import MAX_LINE_BYTES, OVERLONG, lines
-from ssp_env.build.ingest.parts import Chunk, Format, Item, Page, Row, Skip
-from ssp_env.build.ingest.plain import text_page
-from ssp_env.corpus import Section
+from ssp_env.build.ingest.parts import (
+    MAX_LINE_BYTES,
+    OVERLONG,
+    Chunk,
+    Format,
+    Item,
+    Page,
+    Row,
+    Skip,
+    lines,
+    text_page,
+)
 from ssp_env.errors import CorpusError
 from ssp_env.text import split_contents
+from ssp_env.types import Section
 
 Fields: TypeAlias = tuple[str, str, str]
 """Id, title, text."""
@@ -31,41 +41,13 @@ class _Unusable(ValueError):
     """Why a row is skipped."""
 
 
-def read_passages(chunk: Chunk) -> Iterator[Item]:
-    """Yield pages made of rows ``{id, contents}`` or ``{id, title, text}`` that follow each other under one title."""
-    return _grouped(chunk, _json_fields)
-
-
-def read_tsv(chunk: Chunk) -> Iterator[Item]:
-    """Yield pages made of DPR's tab-separated rows (id, text, title; quotes doubled) under one title."""
-    return _grouped(chunk, _tsv_fields)
-
-
-def read_pages(chunk: Chunk) -> Iterator[Item]:
-    """Yield a page for each row ``{id, title, text}``, where paragraphs are separated by empty lines."""
-    for number, line in _lines(chunk):
-        try:
-            page_id, title, text = _json_fields(line)
-            yield text_page(page_id, title, text)
-        except _Unusable as error:
-            yield Skip(str(error), number, _short(line))
-
-
-def read_kilt(chunk: Chunk) -> Iterator[Item]:
-    """Yield a page for each KILT row; without an id the title is the id."""
-    for number, line in _lines(chunk):
-        try:
-            yield _kilt_page(_object(line))
-        except _Unusable as error:
-            yield Skip(str(error), number, _short(line))
+def _require(is_usable: bool, why_not: str) -> None:
+    if not is_usable:
+        raise _Unusable(why_not)
 
 
 def sniff_row(path: Path, line: bytes) -> str:
-    """Return the name of the format of a JSON row.
-
-    Raises:
-        CorpusError: If the row has the columns of no known format.
-    """
+    """Return the name of the format of a JSON row."""
     try:
         row = _object(line)
     except _Unusable as error:
@@ -81,10 +63,6 @@ def sniff_row(path: Path, line: bytes) -> str:
         return JSON_PASSAGES
     wanted = "'id' with 'contents' or with 'title' and 'text'; or KILT's 'wikipedia_title' and 'text'"
     raise CorpusError(f"{path}:1: expected the columns {wanted}, got {sorted(keys)!r}; rename them")
-
-
-def _plan_json(path: Path) -> Iterator[Chunk]:
-    return lines(path, _same_group(_json_fields))
 
 
 def _plan_tsv(path: Path) -> Iterator[Chunk]:
@@ -107,6 +85,7 @@ def _same_group(fields: Callable[[bytes], Fields]) -> Callable[[bytes, bytes], b
 
 
 def _grouped(chunk: Chunk, fields: Callable[[bytes], Fields]) -> Iterator[Item]:
+    """Yield pages made of the rows that follow each other under one title."""
     title, rows = "", list[Row]()
     for number, line in _lines(chunk):
         try:
@@ -122,6 +101,15 @@ def _grouped(chunk: Chunk, fields: Callable[[bytes], Fields]) -> Iterator[Item]:
         rows.append(Row(row_id, text))
     if rows:
         yield _page_of(title, rows)
+
+
+def _each(chunk: Chunk, page_of: Callable[[bytes], Page]) -> Iterator[Item]:
+    """Yield a page a row."""
+    for number, line in _lines(chunk):
+        try:
+            yield page_of(line)
+        except _Unusable as error:
+            yield Skip(str(error), number, _short(line))
 
 
 def _page_of(title: str, rows: list[Row]) -> Page:
@@ -154,18 +142,15 @@ def _tsv_fields(line: bytes) -> Fields:
         cells = next(csv.reader([_text(line)], delimiter="\t"), [])
     except csv.Error as error:
         raise _Unusable("row is not tab-separated text") from error
-    if len(cells) != len(TSV_HEADER):
-        raise _Unusable("row has the wrong number of columns")
-    if tuple(cells) == TSV_HEADER:
-        raise _Unusable(_HEADER)
+    _require(len(cells) == len(TSV_HEADER), "row has the wrong number of columns")
+    _require(tuple(cells) != TSV_HEADER, _HEADER)
     return _checked(cells[0], cells[2], cells[1])
 
 
 def _checked(row_id: object, title: str, text: str) -> Fields:
     if not isinstance(row_id, str) or not row_id.strip():
         raise _Unusable("row without an id")
-    if not text.strip():
-        raise _Unusable("row with empty text")
+    _require(bool(text.strip()), "row with empty text")
     try:
         f"{row_id}{title}{text}".encode()
     except UnicodeEncodeError as error:
@@ -174,8 +159,7 @@ def _checked(row_id: object, title: str, text: str) -> Fields:
 
 
 def _text(line: bytes) -> str:
-    if line == OVERLONG or len(line) > MAX_LINE_BYTES:
-        raise _Unusable(f"line longer than {MAX_LINE_BYTES >> 20} MiB")
+    _require(line != OVERLONG and len(line) <= MAX_LINE_BYTES, f"line longer than {MAX_LINE_BYTES >> 20} MiB")
     try:
         return line.removeprefix(b"\xef\xbb\xbf").decode("utf-8")
     except UnicodeDecodeError as error:
@@ -183,10 +167,9 @@ def _text(line: bytes) -> str:
 
 
 def _object(line: bytes) -> dict[str, object]:
+    text = _text(line)
     try:
-        row = json.loads(_text(line))
-    except _Unusable:
-        raise
+        row = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise _Unusable("row is not valid JSON") from error
     if not isinstance(row, dict):
@@ -201,7 +184,13 @@ def _string(row: dict[str, object], name: str) -> str:
     return value
 
 
-def _kilt_page(row: dict[str, object]) -> Page:
+def _whole_page(line: bytes) -> Page:
+    return text_page(*_json_fields(line))
+
+
+def _kilt_page(line: bytes) -> Page:
+    """Return the page of a row; without an id the title is the id."""
+    row = _object(line)
     title = _string(row, "wikipedia_title" if "wikipedia_title" in row else "title").strip()
     paragraphs = row.get("text" if "wikipedia_title" in row else "paragraphs")
     if not isinstance(paragraphs, list) or not all(isinstance(p, str) for p in paragraphs):
@@ -209,8 +198,7 @@ def _kilt_page(row: dict[str, object]) -> Page:
     page_id = str(row.get("wikipedia_id") or row.get("_id") or title)
     sections = _kilt_sections(title, [p.strip() for p in paragraphs])
     _checked(page_id, title, "".join(section.text for section in sections))
-    if not title:
-        raise _Unusable("row without a title")
+    _require(bool(title), "row without a title")
     return Page(page_id, title, sections, _kilt_links(row))
 
 
@@ -243,7 +231,15 @@ def _short(line: bytes) -> str:
     return text if len(line) <= 60 else f"{text}…"
 
 
-PASSAGES = Format("JSON Lines of passages: {id, contents} or {id, title, text}", _plan_json, read_passages)
-PAGES = Format("JSON Lines of whole pages: {id, url, title, text}", lines, read_pages)
-KILT = Format("KILT pages: {wikipedia_title, text: [...]} or {title, paragraphs: [...]}", lines, read_kilt)
-TSV = Format("DPR tab-separated passages: id, text, title", _plan_tsv, read_tsv)
+PASSAGES = Format(
+    "JSON Lines of passages: {id, contents} or {id, title, text}",
+    partial(lines, same_group=_same_group(_json_fields)),
+    partial(_grouped, fields=_json_fields),
+)
+PAGES = Format("JSON Lines of whole pages: {id, url, title, text}", lines, partial(_each, page_of=_whole_page))
+KILT = Format(
+    "KILT pages: {wikipedia_title, text: [...]} or {title, paragraphs: [...]}",
+    lines,
+    partial(_each, page_of=_kilt_page),
+)
+TSV = Format("DPR tab-separated passages: id, text, title", _plan_tsv, partial(_grouped, fields=_tsv_fields))

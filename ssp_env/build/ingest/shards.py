@@ -3,25 +3,27 @@
 A shard is four files: passages, pages and redirects as lines of the final corpus, and an index with a row for each
 thing that can be dropped as a duplicate later. ``<number>.json`` names their sizes, is written last, and makes the
 shard complete. All files appear by renaming, so a worker that outlives a killed builder does no harm.
+
+Passages of about a hundred words end where sentences end and never cross a section. A passage closes once another
+sentence would take it past the wanted length; a short rest joins the passage before it. A sentence longer than
+``LONGEST`` times the wanted length is cut between words, so no passage is longer than ``LONGEST + SHORTEST`` times that
+length. Words are what white space separates.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import uuid
+import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
 
-from ssp_env.build.ingest.formats import FORMATS
-from ssp_env.build.ingest.parts import Chunk, Page, Redirect, Skip
-from ssp_env.build.ingest.split import split_passages
-from ssp_env.storage import write_json
+from ssp_env.build.ingest.parts import Chunk, Item, Page, Redirect, Skip, row_line
+from ssp_env.storage import replacing, write_json
 
 PARTS = ("passages", "pages", "redirects", "index")
 MAX_EXAMPLES = 3
@@ -38,14 +40,23 @@ INDEX_ROW = np.dtype(
     ]
 )
 """A droppable thing: digests of its id and content (uint64), its bytes in each part, and what it adds to the counts."""
+LONGEST = 1.2
+SHORTEST = 0.4
+_END = re.compile(r"[.!?…]+[\"'”’»)\]]*\s+(?=[\"'“‘«(\[]*[^\W_a-zß-öø-ÿ])|[。！？]+[」』”）]*\s*")
+_ABBREVIATION = re.compile(
+    r"(?:^|[\s(\"'“])(?:[^\W\d_]|dr|mr|mrs|ms|st|mt|ft|no|nos|vs|cf|ca|fl|prof|gen|col|capt|sgt|lt|maj|rev|hon|sen|rep|"
+    r"gov|pres|jr|sr|vol|vols|pp|ed|eds|fig|approx|est|jan|feb|apr|aug|sept|oct|nov|dec|inc|ltd|co|corp|bros|etc|e\.g|i\.e|u\.s|u\.k|d\.c|"
+    r"[^\W\d_](?:\.[^\W\d_])+)\.\s+$",
+    re.I,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A chunk to be read: the format by name, where the shard goes, its number, and words a passage."""
+    """A chunk to be read, the function that reads it, where the shard goes, its number, and words a passage."""
 
     chunk: Chunk
-    format: str
+    read: Callable[[Chunk], Iterator[Item]]
     folder: Path
     number: int
     n_words: int
@@ -67,13 +78,9 @@ def shard_facts(folder: Path, number: int) -> dict[str, object] | None:
 
 
 def write_shard(job: Job) -> None:
-    """Read the chunk of a job and write its shard.
-
-    Raises:
-        CorpusError: If the source is broken there.
-    """
+    """Read the chunk of a job and write its shard."""
     made = _Shard(job.n_words)
-    for item in FORMATS[job.format].read(job.chunk):
+    for item in job.read(job.chunk):
         if isinstance(item, Page):
             made.add_page(item)
         elif isinstance(item, Redirect):
@@ -85,7 +92,8 @@ def write_shard(job: Job) -> None:
     index = np.array(made.index, dtype=INDEX_ROW).tobytes()
     parts: tuple[bytes | bytearray, ...] = (made.passages, made.pages, made.redirects, index)
     for part, data in zip(PARTS, parts, strict=True):
-        _write(shard_file(job.folder, job.number, part), data)
+        with replacing(shard_file(job.folder, job.number, part)) as file:
+            file.write(data)
     facts = {
         "sizes": [len(data) for data in parts],
         "removed": dict(sorted(made.removed.items())),
@@ -115,7 +123,7 @@ class _Shard:
             "sections": sections,
             "links": page.links,
         }
-        line = _line(row) if page.title else b""
+        line = row_line(row) if page.title else b""
         self.pages += line
         is_disambiguation = int(page.kind == "disambiguation")
         if page.rows:
@@ -142,7 +150,7 @@ class _Shard:
 
     def add_redirect(self, redirect: Redirect) -> None:
         """Write a redirect."""
-        line = _line({"title": redirect.title, "target": redirect.target})
+        line = row_line({"title": redirect.title, "target": redirect.target})
         self.redirects += line
         self.index.append((_digest("r", redirect.title), _digest(line), 0, 0, len(line), 0, 0, 0))
 
@@ -165,12 +173,7 @@ def _section_paths(page: Page) -> Iterator[tuple[str, str]]:
 
 
 def _passage(passage_id: str, page: Page, path: str, text: str) -> bytes:
-    return _line({"id": passage_id, "title": page.title, "text": text, "section": path, "page_id": page.id})
-
-
-def _line(row: dict[str, object]) -> bytes:
-    """Return a row as a line; a lone surrogate, which no encoding holds, becomes a question mark."""
-    return (json.dumps(row, ensure_ascii=False) + "\n").encode("utf-8", "replace")
+    return row_line({"id": passage_id, "title": page.title, "text": text, "section": path, "page_id": page.id})
 
 
 def _digest(*parts: str | bytes) -> int:
@@ -180,7 +183,46 @@ def _digest(*parts: str | bytes) -> int:
     return int.from_bytes(digest.digest(), "little")
 
 
-def _write(file: Path, data: bytes | bytearray) -> None:
-    temporary = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
-    temporary.write_bytes(data)
-    os.replace(temporary, file)
+def split_passages(text: str, n_words: int) -> list[str]:
+    """Return the passages of a section's text, in order; an empty text has none."""
+    limit = max(int(n_words * LONGEST), 1)
+    passages: list[str] = []
+    n_held, held, n_before, joint = 0, "", 0, " "
+    for n, mark, sentence in _pieces(text, limit):
+        if n_held >= n_words or (n_held + n > limit and n_held >= n_words * SHORTEST):
+            passages.append(held)
+            n_before, n_held, held = n_held, 0, ""
+        joint = joint if held else mark
+        held = f"{held}{mark}{sentence}" if held else sentence
+        n_held += n
+    if passages and n_held < n_words * SHORTEST and n_before + n_held <= n_words * (LONGEST + SHORTEST):
+        passages[-1] += joint + held
+    elif held:
+        passages.append(held)
+    return passages
+
+
+def _pieces(text: str, limit: int) -> Iterator[tuple[int, str, str]]:
+    """Yield (words, separator before it, sentence) with no sentence above the limit."""
+    for paragraph in text.split("\n"):
+        mark = "\n"
+        for sentence in sentences(paragraph):
+            words = sentence.split()
+            for start in range(0, len(words), limit):
+                part = words[start : start + limit]
+                yield len(part), mark, sentence if len(words) <= limit else " ".join(part)
+                mark = " "
+
+
+def sentences(paragraph: str) -> list[str]:
+    """Return the sentences of a paragraph; abbreviations and initials do not end one."""
+    found: list[str] = []
+    start = 0
+    for match in _END.finditer(paragraph):
+        end = match.end()
+        if paragraph[match.start()] == "." and _ABBREVIATION.search(paragraph[max(start, end - 16) : end]):
+            continue
+        found.append(paragraph[start:end].strip())
+        start = end
+    found.append(paragraph[start:].strip())
+    return [sentence for sentence in found if sentence]

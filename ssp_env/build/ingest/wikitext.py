@@ -14,9 +14,8 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 
-from ssp_env.build.ingest.brackets import drop_blocks, drop_tags, without_unclosed
-from ssp_env.build.ingest.templates import render_templates
-from ssp_env.corpus import Section
+from ssp_env.build.ingest.brackets import drop_blocks, render_templates, without_unclosed
+from ssp_env.types import Section
 
 APPARATUS = frozenset(
     "references|external links|see also|further reading|notes|bibliography|sources|citations|footnotes|works cited|"
@@ -24,6 +23,12 @@ APPARATUS = frozenset(
     "explanatory notes|references and sources|sources and references|notes and citations".split("|")
 )
 MAX_TEMPLATE_LINES = 60
+_TAG = re.compile(
+    r"<(/)?(ref|math|gallery|timeline|score|syntaxhighlight|source|pre|imagemap|references|hiero|chem|ce|graph|"
+    r"mapframe|maplink|templatestyles|inputbox|categorytree|indicator|nowiki)\b(?(1)\s*|[^<>]*?)(/)?>",
+    re.I,
+)
+_SHIELD = {ord(c): f"&#{ord(c)};" for c in "[]{}|<>'*#:;=!"}
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.S)
 _HEADING = re.compile(r"^(={1,6})[ \t]*(.+?)[ \t]*\1[ \t]*$", re.M)
 _LINK = re.compile(r"\[\[:?([^\[\]|\n]*)(?:\|([^\[\]]*))?\]\]")
@@ -31,7 +36,7 @@ _URL_LINK = re.compile(
     r"\[(?:[a-z][a-z+.-]{1,10}:)?//[^\s\]]*[ \t]*([^\[\]\n]*)\]|\[mailto:[^\s\]]*[ \t]*([^\[\]\n]*)\]", re.I
 )
 _BARE_URL = re.compile(r"\b(?:https?|ftp)://[^\s<>\"|\]]*[^\s<>\"|\].,;:!?)]")
-_TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
+_ANY_TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
 _BREAK = re.compile(r"<(?:br|hr|p|/p|li|/li|div|/div)\b[^<>]*>", re.I)
 _STYLE = re.compile(r"'{2,}")
 _SWITCH = re.compile(r"__[A-Z]{3,}__")
@@ -100,7 +105,35 @@ def _without_tags(text: str, removed: Counter[str]) -> str:
         return text
     text, n_comments = _COMMENT.subn("", text)
     removed["comments"] += n_comments
-    return drop_tags(text, removed)
+    return _drop_tags(text, removed)
+
+
+def _drop_tags(text: str, removed: Counter[str]) -> str:
+    """Return the text without tags whose content is not prose; what ``nowiki`` holds will not be read as markup."""
+    tags = list(_TAG.finditer(text))
+    closing: dict[str, int] = {}
+    closed_by = [-1] * len(tags)
+    for number in range(len(tags) - 1, -1, -1):
+        name = tags[number][2].lower()
+        if tags[number][1]:
+            closing[name] = number
+        else:
+            closed_by[number] = number if tags[number][3] else closing.get(name, -1)
+    kept: list[str] = []
+    position = 0
+    for number, tag in enumerate(tags):
+        if tag.start() < position or closed_by[number] < 0:
+            continue
+        end = tags[closed_by[number]]
+        name = tag[2].lower()
+        kept.append(text[position : tag.start()])
+        position = end.end()
+        if name == "nowiki":
+            kept.append(text[tag.end() : end.start()].translate(_SHIELD))
+        else:
+            removed["references" if name == "ref" else "formulas and other tags"] += 1
+    kept.append(text[position:])
+    return "".join(kept)
 
 
 def _split(text: str) -> list[tuple[str, int, str]]:
@@ -184,7 +217,7 @@ def _finish(text: str) -> str:
     if "://" in text:
         text = _BARE_URL.sub("", text)
     if "<" in text:
-        text = _TAG.sub("", _BREAK.sub("\n\n", text))
+        text = _ANY_TAG.sub("", _BREAK.sub("\n\n", text))
     text = _SWITCH.sub("", _STYLE.sub("", text))
     text = _LIST.sub("", _joined_lines(_CELL.sub("", text)))
     text = _LEFTOVER.sub("", text)

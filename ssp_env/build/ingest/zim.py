@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from ssp_env.build.ingest.parts import Chunk, Format, Item, Page, Redirect, Skip
-from ssp_env.corpus import Section
-from ssp_env.errors import CorpusError
+from ssp_env.errors import CorpusError, needs
+from ssp_env.types import Section
 
 if TYPE_CHECKING:
     from libzim.reader import Archive, Entry
@@ -31,12 +31,7 @@ _VOID = frozenset(
 
 
 def plan(path: Path) -> Iterator[Chunk]:
-    """Yield ranges of entries; in archives of the present layout those of the content come first.
-
-    Raises:
-        CorpusError: If the archive is broken.
-        ImportError: If ``libzim`` is missing.
-    """
+    """Yield ranges of entries; in archives of the present layout those of the content come first."""
     archive = _opened(path)
     n_entries = archive.entry_count if archive.has_new_namespace_scheme else archive.all_entry_count
     size = path.stat().st_size
@@ -134,11 +129,8 @@ class _Html(HTMLParser):
 
 
 def _opened(path: Path) -> Archive:
-    try:
+    with needs("libzim (licensed GPL-3.0-or-later)", extra="zim", use="a ZIM archive"):
         from libzim.reader import Archive
-    except ImportError as error:
-        message = "ZIM archives need libzim, which is licensed GPL-3.0-or-later: pip install 'ssp-env[zim]'"
-        raise ImportError(message) from error
     try:
         return Archive(path)
     except RuntimeError as error:

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("mwparserfromhell")
 
-from ssp_env.build.ingest import blocks, dump  # noqa: E402
+from ssp_env.build.ingest import dump, parts  # noqa: E402
 from ssp_env.build.ingest.parts import Item, Page, Redirect, Removed, Skip  # noqa: E402
 from tests.build.ingest.samples import FOOT, HEAD, cut_anywhere, dump_xml, multistream, page_xml  # noqa: E402
 
@@ -40,7 +40,7 @@ def test_pages_redirects_and_other_namespaces_are_told_apart(tmp_path: Path) -> 
 @pytest.mark.parametrize("chunk", [1, 5000, 1 << 19])
 def test_packing_and_cutting_change_nothing(chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = items_of(write(tmp_path, XML.encode()))
-    monkeypatch.setattr(blocks, "MIN_CHUNK_BYTES", chunk)
+    monkeypatch.setattr(parts, "MIN_CHUNK_BYTES", chunk)
     packed = [XML.encode(), gzip.compress(XML.encode()), bz2.compress(XML.encode()), multistream(XML)]
     packed += [cut_anywhere(XML, n_bytes) for n_bytes in (97, 1000, 4096, 30_000)]
     for data in packed:
@@ -50,7 +50,7 @@ def test_packing_and_cutting_change_nothing(chunk: int, tmp_path: Path, monkeypa
 def test_multistream_dumps_are_cut_at_streams_and_read_by_the_workers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blocks, "MIN_CHUNK_BYTES", 1)
+    monkeypatch.setattr(parts, "MIN_CHUNK_BYTES", 1)
     chunks = list(dump.plan(write(tmp_path, multistream(XML))))
     assert len(chunks) > 5
     assert all(chunk.data is None for chunk in chunks)

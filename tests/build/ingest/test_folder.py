@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("mwparserfromhell")
 
-from ssp_env.build.ingest import BuildOptions, blocks, build_corpus  # noqa: E402
+from ssp_env.build.ingest import BuildOptions, build_corpus, parts  # noqa: E402
 from ssp_env.corpus import (
     open_corpus,  # noqa: E402
     open_pages,  # noqa: E402
@@ -70,7 +70,7 @@ def test_the_files_open_as_corpus_and_pages(source: Path, tmp_path: Path) -> Non
 def test_any_number_of_workers_gives_the_same_bytes(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blocks, "MIN_CHUNK_BYTES", 4000)
+    monkeypatch.setattr(parts, "MIN_CHUNK_BYTES", 4000)
     for n_workers in (0, 1, 3):
         build_corpus([source], tmp_path / str(n_workers), options=BuildOptions(n_workers=n_workers))
     assert content(tmp_path / "0") == content(tmp_path / "1") == content(tmp_path / "3")
@@ -79,7 +79,7 @@ def test_any_number_of_workers_gives_the_same_bytes(
 
 def test_packing_changes_no_passage(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     build_corpus([source], tmp_path / "a", options=HERE)
-    monkeypatch.setattr(blocks, "MIN_CHUNK_BYTES", 3000)
+    monkeypatch.setattr(parts, "MIN_CHUNK_BYTES", 3000)
     source.write_bytes(cut_anywhere(dump_xml(), 777))
     build_corpus([source], tmp_path / "b", options=HERE)
     a, b = content(tmp_path / "a"), content(tmp_path / "b")
@@ -110,7 +110,7 @@ def test_a_killed_build_goes_on_where_it_was_and_its_workers_end(tmp_path: Path)
 
 
 def test_finished_chunks_are_not_read_again(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "MIN_CHUNK_BYTES", 4000)
+    monkeypatch.setattr(parts, "MIN_CHUNK_BYTES", 4000)
     build_corpus([source], tmp_path / "whole", options=HERE)
     from ssp_env.build.ingest import folder
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ssp_env.build.ingest import blocks
+from ssp_env import storage
+from ssp_env.build.ingest import parts
 from ssp_env.build.ingest.formats import FORMATS, check_format, detect_format
 from ssp_env.build.ingest.parts import Item, Page, Row
 from ssp_env.corpus import Section
@@ -38,8 +39,8 @@ def test_neighbouring_passages_with_one_title_make_a_page(tmp_path: Path) -> Non
 def test_cutting_a_file_into_chunks_never_cuts_a_page(
     chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blocks, "MIN_CHUNK_BYTES", chunk)
-    monkeypatch.setattr(blocks, "BLOCK_BYTES", 77)
+    monkeypatch.setattr(parts, "MIN_CHUNK_BYTES", chunk)
+    monkeypatch.setattr(storage, "BLOCK_BYTES", 77)
     rows = [{"id": n, "title": f"T{n // 3}", "text": f"Text {n}."} for n in range(60)]
     pages = items_of(write_rows(tmp_path / "s.jsonl", rows))
     if chunk > 1:

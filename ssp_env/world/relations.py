@@ -11,7 +11,10 @@ a relation is one entry in ``RELATIONS``.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
+
+Sought = Literal["subject", "object"]
+"""The end of a fact that is asked for."""
 
 
 @dataclass(frozen=True, slots=True)

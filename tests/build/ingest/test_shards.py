@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ssp_env.build.ingest.split import LONGEST, SHORTEST, sentences, split_passages
+from ssp_env.build.ingest.shards import LONGEST, SHORTEST, sentences, split_passages
 
 
 @pytest.mark.parametrize(

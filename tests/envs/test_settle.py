@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ssp_env.envs.gate import accept, enter_gate, pay_proposer
-from ssp_env.envs.selfplay import SelfPlayScenario
+from ssp_env.envs.settle import SelfPlayScenario, accept, pay_proposer, proposal
 from ssp_env.envs.solver import SolverScenario
 from ssp_env.envs.state import start, step
 from ssp_env.game.rules import GameRules
+from ssp_env.game.validator import open_gate
 from ssp_env.types import ReadingCase, Validation
 from tests.fakes import PROPOSAL, FixedReader, tiny_game
 
@@ -31,7 +31,7 @@ def proposed(game, key=0):
 
 def test_the_key_decides_noise_and_order():
     game = tiny_game()
-    cases = [enter_gate(proposed(game, key)) for key in (1, 1, 2, 3)]
+    cases = [open_gate(proposal(proposed(game, key))).case for key in (1, 1, 2, 3)]
     assert all(isinstance(case, ReadingCase) for case in cases)
     assert cases[0] == cases[1]
     assert len({case.passages for case in cases}) > 1
