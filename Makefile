@@ -11,8 +11,7 @@ PY := $(VENV)/bin/python
 # Processes that share the tests; each takes about a gigabyte of memory.
 WORKERS ?= 2
 READY := $(VENV)/.ready
-# The arm reluctant-self-play of benchmarks/arms.toml.
-RUN := --model training/tiny/reluctant_02 --demanded-searches 3 --n-rounds 80
+RUN := --config training/make_run.toml
 PIP := $(PY) -m pip --disable-pip-version-check install --quiet
 EXTRAS := train,eval,dense,rank-bm25,pettingzoo,serve,ingest,zim,dev
 
@@ -36,7 +35,7 @@ test-ray: $(READY) ray
 check: $(READY)
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
-	$(PY) -m mypy --strict ssp_env agents training benchmarks
+	$(PY) -m mypy --strict ssp_env ssp_agents training benchmarks
 
 format: $(READY)
 	$(PY) -m ruff format .

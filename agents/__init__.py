@@ -1,6 +1,5 @@
 """Implementations of the ``Agent`` protocol: things that complete text.
 
-``agents.scripted`` needs nothing, ``agents.openai_api`` needs an endpoint, ``agents.hf`` needs the extra ``train``.
-Nothing is imported here. Beware: other distributions install a module called ``agents`` too;
-``tests/test_packaging.py`` checks that this one is found.
+Their name is ``ssp_agents``, in the wheel and, by a link to this folder, in a checkout; ``agents`` belongs to another
+distribution. ``scripted`` needs nothing, ``openai_api`` an endpoint, ``hf`` the extra ``train``.
 """

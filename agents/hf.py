@@ -73,11 +73,7 @@ class HFAgent:
 
     @classmethod
     def from_path(cls, path: str | Path, *, dtype: str = "float32", device: str = "cpu", seed: int = 0) -> HFAgent:
-        """Load model and tokenizer from a local folder in the transformers format.
-
-        Raises:
-            ConfigError: If the folder does not hold a model.
-        """
+        """Load model and tokenizer from a local folder in the transformers format; see ``load_model``."""
         model, tokenizer = load_model(path, dtype=dtype)
         return cls(model.to(device), tokenizer, seed=seed)  # type: ignore[arg-type]
 

@@ -1,24 +1,21 @@
 """An agent behind an OpenAI-compatible endpoint (vLLM, SGLang, llama.cpp, Ollama, hosted models).
 
-Uses the standard library only, one connection per request, no streaming, no redirects, no proxies, and asks for no
-token ids: good for judges, readers and opponents, not for a policy in training. Nothing is logged and no environment
-variable is read; an API key is used only in the request's header and is struck from error texts.
+For judges, readers and opponents. A policy in training needs token ids, which this agent does not ask for. No
+streaming, no redirects, no proxies, no settings from the environment (see ``ssp_env.http``). An API key is used only
+in the request's header and is struck from error texts.
 """
 
 from __future__ import annotations
 
-import http.client
 import json
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 import numpy as np
 
-from agents.stopping import cut_at_stop, missing_stop
+from ssp_agents.stopping import cut_at_stop, missing_stop
 from ssp_env.errors import AgentError
+from ssp_env.http import Client, Deadline, NoReply, Patience, Reply, split_url
 from ssp_env.types import Completion, Conversation, Finish, Sampling
 
 MAX_STOPS = 4
@@ -26,6 +23,12 @@ MAX_STOPS = 4
 
 _TRANSIENT = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 _CONTEXT_FULL = ("context_length_exceeded", "maximum context length", "exceed_context_size")
+_REMEDIES = {
+    401: "check the api_key",
+    403: "check the api_key",
+    404: "check base_url (it usually ends in /v1) and the model's name",
+    429: "lower max_parallel or raise max_retries",
+}
 _HEAD_CHARS = 300
 _MAX_PAUSE_S = 30.0
 
@@ -45,23 +48,12 @@ class EndpointError(AgentError):
         self.body_head = body_head
 
 
-@dataclass(frozen=True, slots=True)
-class _Failure:
-    """One failed try: what came instead of a completion, and whether another try may help."""
-
-    got: str
-    transient: bool
-    status: int | None = None
-    body: str = ""
-    pause_s: float = 0.0
-
-
 class OpenAIAgent:
     """Completes conversations through ``POST {base_url}/chat/completions``.
 
     Attributes:
-        backoff_s: Pause after the first failed try, in seconds; it doubles with every further one, up to 30 s. A
-            ``Retry-After`` of the server is honoured up to the same limit.
+        backoff_s: Pause after the first failed try, in seconds. It doubles with every further one, up to 30 s, and is
+            shortened at random by up to half. ``Retry-After`` is honoured up to the same limit.
     """
 
     backoff_s: float = 0.5
@@ -84,16 +76,16 @@ class OpenAIAgent:
             api_key: Sent as a bearer token.
             timeout_s: Longest duration of one try, in seconds, however slowly the server answers.
             max_retries: Further tries after an overload, a server's failure or a broken reply.
-            max_parallel: Requests under way at the same time.
+            max_parallel: Requests under way at the same time, from all threads together.
 
         Raises:
             ValueError: If an argument is out of range.
         """
-        parts = urlsplit(base_url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(
-                f"expected base_url like 'http://127.0.0.1:8000/v1', got {base_url!r}; give scheme and host"
-            )
+        try:
+            url = split_url(base_url)
+        except ValueError as error:
+            wanted = "expected base_url like 'http://127.0.0.1:8000/v1'"
+            raise ValueError(f"{wanted}, got {base_url!r} ({error}); give scheme and host") from error
         if timeout_s <= 0 or max_retries < 0 or max_parallel < 1:
             raise ValueError(
                 "expected timeout_s > 0, max_retries >= 0 and max_parallel >= 1, "
@@ -101,9 +93,9 @@ class OpenAIAgent:
             )
         if api_key is not None and not (api_key.isascii() and api_key.isprintable() and " " not in api_key):
             raise ValueError("expected an api_key of printable ASCII without spaces, got another; give the bare key")
-        self._secure = parts.scheme == "https"
-        self._host, self._port = parts.hostname, parts.port
-        self._path = parts.path.rstrip("/") + "/chat/completions"
+        headers = {"Accept": "application/json", **({"Authorization": f"Bearer {api_key}"} if api_key else {})}
+        self._client = Client(url, max_parallel, headers)
+        self._path = url.path.rstrip("/") + "/chat/completions"
         self._model = model
         self._api_key = api_key
         self._timeout_s = timeout_s
@@ -112,7 +104,7 @@ class OpenAIAgent:
 
     def __repr__(self) -> str:
         """Return a description without the key."""
-        return f"OpenAIAgent({self._host!r}, {self._model!r})"
+        return f"OpenAIAgent({self._client.address!r}, {self._model!r})"
 
     def complete(self, conversations: Sequence[Conversation], *, sampling: Sampling) -> list[Completion]:
         """Return one completion per conversation, in order.
@@ -152,80 +144,45 @@ class OpenAIAgent:
         return json.dumps(body).encode()
 
     def _complete_one(self, payload: bytes, stop: tuple[str, ...]) -> Completion:
-        n_tries = 0
-        while True:
-            reply = self._try(payload, stop)
-            n_tries += 1
-            if isinstance(reply, Completion):
-                return reply
-            if not reply.transient or n_tries > self._max_retries:
-                raise self._error(reply, n_tries=n_tries)
-            time.sleep(min(_MAX_PAUSE_S, max(reply.pause_s, self.backoff_s * 2 ** (n_tries - 1))))
-
-    def _try(self, payload: bytes, stop: tuple[str, ...]) -> Completion | _Failure:
+        patience = Patience(self.backoff_s, _MAX_PAUSE_S, self._timeout_s, self._max_retries + 1, _TRANSIENT)
+        target = ("POST", self._path)
         try:
-            status, pause_s, raw = self._post(payload)
-        except (OSError, http.client.HTTPException) as error:
-            return _Failure(f"{type(error).__name__}: {error}", transient=True)
-        body = raw.decode("utf-8", "replace")
-        if status == 200:
-            return _read_reply(body, stop)
-        if status in (400, 413, 422) and any(said in body.lower() for said in _CONTEXT_FULL):
+            return self._client.request(
+                target, payload, lambda reply: self._read(reply, stop), patience=patience, deadline=Deadline()
+            )
+        except NoReply as error:
+            raise self._error(error.got, error.n_tries, error.reply) from None
+
+    def _read(self, reply: Reply, stop: tuple[str, ...]) -> Completion:
+        body = reply.body.decode("utf-8", "replace")
+        if reply.status == 200:
+            return _read_completion(body, stop)
+        if reply.status in (400, 413, 422) and any(said in body.lower() for said in _CONTEXT_FULL):
             return Completion("", finish="context")
-        return _Failure(f"status {status}", status in _TRANSIENT, status, body, pause_s)
+        raise self._error(f"status {reply.status}", reply.n_tries, reply)
 
-    def _post(self, payload: bytes) -> tuple[int, float, bytes]:
-        """Send one request; return status, the pause that the server asks for (seconds) and the body."""
-        deadline = time.monotonic() + self._timeout_s
-        connect = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
-        connection = connect(self._host, self._port, timeout=self._timeout_s)
-        headers = {"Content-Type": "application/json", "Accept": "application/json"}
-        if self._api_key:
-            headers["Authorization"] = f"Bearer {self._api_key}"
-        try:
-            connection.request("POST", self._path, body=payload, headers=headers)
-            socket = connection.sock
-            socket.settimeout(_seconds_left(deadline))
-            response = connection.getresponse()
-            chunks: list[bytes] = []
-            while not response.isclosed():
-                socket.settimeout(_seconds_left(deadline))
-                chunks.append(response.read1(65_536))
-                if not chunks[-1]:
-                    break
-            if response.length:
-                raise http.client.IncompleteRead(b"", response.length)
-            return response.status, _retry_after(response.getheader("Retry-After")), b"".join(chunks)
-        finally:
-            connection.close()
-
-    def _error(self, failure: _Failure, *, n_tries: int) -> EndpointError:
-        body, got = (text.replace(self._api_key or "\0", "[api key]") for text in (failure.body, failure.got))
+    def _error(self, got: str, n_tries: int, reply: Reply | None) -> EndpointError:
+        body = reply.body.decode("utf-8", "replace") if reply else ""
+        body, got = (text.replace(self._api_key or "\0", "[api key]") for text in (body, got))
         head = " ".join(body.split())[:_HEAD_CHARS]
-        remedy = {
-            401: "check the api_key",
-            403: "check the api_key",
-            404: "check base_url (it usually ends in /v1) and the model's name",
-            429: "lower max_parallel or raise max_retries",
-        }.get(failure.status or 0, "check that the endpoint is up and serves this model")
-        said = f", body {head!r}" if head else ""
-        where = f"{self._host}:{self._port}{self._path}" if self._port else f"{self._host}{self._path}"
-        return EndpointError(
-            f"expected a completion from {where}, got {got}{said} (tries: {n_tries}); {remedy}",
-            status=failure.status,
-            body_head=head,
-        )
+        status = reply.status if reply else None
+        remedy = _REMEDIES.get(status or 0, "check that the endpoint is up and serves this model")
+        said = f"{got}, body {head!r}" if head else got
+        where = f"{self._client.address}{self._path}"
+        message = f"expected a completion from {where}, got {said} (tries: {n_tries}); {remedy}"
+        return EndpointError(message, status=status, body_head=head)
 
 
-def _read_reply(body: str, stop: tuple[str, ...]) -> Completion | _Failure:
+def _read_completion(body: str, stop: tuple[str, ...]) -> Completion:
+    """Return what a reply says; raises ``ValueError`` when it holds no completion."""
     try:
         choice = json.loads(body)["choices"][0]
         text = choice["message"]["content"] or ""
         reason = choice.get("finish_reason")
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        return _Failure(f"a reply without a completion ({type(error).__name__})", True, 200, body)
+        raise ValueError(f"a reply without a completion ({type(error).__name__})") from error
     if not isinstance(text, str):
-        return _Failure(f"a completion of type {type(text).__name__}", True, 200, body)
+        raise ValueError(f"a completion of type {type(text).__name__}")
     text, stopped = cut_at_stop(text.encode("utf-8", "replace").decode(), stop)
     if not stopped and reason == "stop":
         cut_off = _reported_stop(choice, stop)
@@ -248,15 +205,3 @@ def _seeds(seed: int | None, n: int) -> list[int | None]:
     if seed is None:
         return [None] * n
     return [int(state) >> 1 for state in np.random.SeedSequence(seed).generate_state(n)]
-
-
-def _seconds_left(deadline: float) -> float:
-    left = deadline - time.monotonic()
-    if left <= 0:
-        raise TimeoutError("the deadline has passed")
-    return left
-
-
-def _retry_after(header: str | None) -> float:
-    """Return the seconds that the header asks for; dates are ignored."""
-    return float(header) if header and header.strip().isdigit() else 0.0

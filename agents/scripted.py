@@ -8,13 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from agents.stopping import cut_at_stop
+from ssp_agents.stopping import cut_at_stop
 from ssp_env.errors import AgentError
 from ssp_env.types import Completion, Conversation, Sampling
 
 
 class FunctionAgent:
-    """Replies with what a function makes of the conversation."""
+    """Replies with what a function makes of the conversation.
+
+    It makes any program an agent, also as a decorator; a configuration then names it by ``"module:reply"``::
+
+        @FunctionAgent
+        def reply(conversation):
+            return my_program(conversation.text())
+    """
 
     def __init__(self, function: Callable[[Conversation], str]) -> None:
         """Take the function; what it raises is not caught."""

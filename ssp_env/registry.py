@@ -11,12 +11,13 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
 from typing import Generic, TypeVar, cast
 
-from ssp_env.config import GameConfig, canonical, check_depth, complete, game_rules, judge_maker, reader_maker
+from ssp_env.config import GameConfig, complete, game_rules, judge_settings, reader_settings
 from ssp_env.corpus import MemoryCorpus, open_corpus
 from ssp_env.datasets import read_answers, read_tasks
 from ssp_env.errors import ConfigError
@@ -24,7 +25,7 @@ from ssp_env.game.game import Game
 from ssp_env.game.tools import TOOLS
 from ssp_env.protocols import Agent, Corpus
 from ssp_env.retrieval import make_retriever
-from ssp_env.retrieval.ranking import suggest
+from ssp_env.schema import canonical, parse, suggest
 from ssp_env.types import Answer, Task
 from ssp_env.world import World, WorldConfig, world_answers, world_tasks
 
@@ -35,8 +36,16 @@ AgentFactory = Callable[..., Agent]
 
 MAX_ENTRIES = 32
 
-AGENTS: dict[str, str | AgentFactory] = {"world-expert": "ssp_env.world.experts:ExpertAgent"}
-"""Name to factory, or to where it is (``module:factory``)."""
+AGENTS: dict[str, str | Agent | AgentFactory] = {"world-expert": "ssp_env.world.experts:ExpertAgent"}
+"""Name to an agent, to what makes one, or to where either is (``module:name``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _AgentSpec:
+    """How an agent is described."""
+
+    name: str
+    kwargs: dict[str, object] = field(default_factory=dict)
 
 
 class _Table(Generic[ValueT]):
@@ -100,34 +109,33 @@ def _files(value: object) -> Iterator[str]:
         yield value
 
 
-def register_agent(name: str, factory: AgentFactory) -> None:
-    """Make an agent available by name in this process; other processes need ``"module:factory"``.
+def register_agent(name: str, agent: Agent | AgentFactory) -> None:
+    """Make an agent available by name in this process; other processes need ``"module:name"``.
+
+    Args:
+        name: What configurations call it.
+        agent: An agent, or what makes one. A function from ``Conversation`` to text becomes an agent by
+            ``ssp_agents.scripted.FunctionAgent``.
 
     Raises:
-        ConfigError: If the name is taken by another factory or contains a colon.
+        ConfigError: If the name is taken by another agent or contains a colon.
     """
-    if ":" in name or AGENTS.get(name, factory) is not factory:
+    if ":" in name or AGENTS.get(name, agent) is not agent:
         raise ConfigError(f"expected a new name without a colon for an agent, got {name!r}; choose another")
-    AGENTS[name] = factory
+    AGENTS[name] = agent
 
 
 def build_agent(spec: object) -> Agent:
-    """Return the agent of a name, ``"module:factory"`` or ``{"name": either, "kwargs": {...}}``, built once.
+    """Return the agent of a name, ``"module:name"`` or ``{"name": either, "kwargs": {...}}``, built once.
 
-    A factory may also be a method of a class: ``"agents.hf:HFAgent.from_path"``.
+    What is named is an agent or makes one, such as ``"ssp_agents.hf:HFAgent.from_path"``.
 
     Raises:
         ConfigError: If there is no such agent, its arguments do not fit, or what it makes is no agent.
     """
-    check_depth(spec)
-    given = {"name": spec} if isinstance(spec, str) else spec
-    if not isinstance(given, Mapping) or not set(given) <= {"name", "kwargs"} or not isinstance(given.get("name"), str):
-        raise ConfigError(f"expected an agent's name or {{'name': ..., 'kwargs': {{...}}}}, got {spec!r}; write that")
-    name, kwargs = str(given["name"]), given.get("kwargs", {})
-    if not isinstance(kwargs, Mapping):
-        raise ConfigError(f"expected a mapping for 'kwargs' of agent {name!r}, got {kwargs!r}; write {{...}}")
-    arguments = {str(key): value for key, value in kwargs.items()}
-    return _agents.get(canonical([name, arguments]), lambda: _make_agent(name, arguments))
+    given = parse(_AgentSpec, spec if isinstance(spec, Mapping) else {"name": spec}, what="an agent")
+    key = canonical([given.name, given.kwargs])
+    return _agents.get(key, lambda: _make_agent(given.name, given.kwargs))
 
 
 def clear() -> None:
@@ -137,26 +145,30 @@ def clear() -> None:
 
 
 def _make_agent(name: str, arguments: dict[str, object]) -> Agent:
+    found = _find_agent(name)
+    if not arguments and isinstance(found, Agent) and not isinstance(found, type):
+        return found
     try:
-        agent = _agent_factory(name)(**arguments)
+        agent = cast("AgentFactory", found)(**arguments)
     except TypeError as error:
         raise ConfigError(
-            f"expected arguments that agent {name!r} takes, got {arguments!r} ({error}); correct them"
+            f"expected arguments that agent {name!r} takes, got {arguments!r} ({error}); correct them, or wrap a "
+            "function that replies in ssp_agents.scripted.FunctionAgent"
         ) from error
     if not isinstance(agent, Agent):
         raise ConfigError(f"expected agent {name!r} to have a method 'complete', got {type(agent).__name__}; add it")
     return agent
 
 
-def _agent_factory(name: str) -> AgentFactory:
+def _find_agent(name: str) -> object:
     entry = AGENTS.get(name, name)
     if not isinstance(entry, str):
         return entry
     module, colon, attribute = entry.partition(":")
     if not colon:
-        raise ConfigError(f"expected an agent or 'module:factory', got {name!r}; {suggest(name, list(AGENTS))}")
+        raise ConfigError(f"expected an agent or 'module:name', got {name!r}; {suggest(name, list(AGENTS))}")
     try:
-        return cast("AgentFactory", attrgetter(attribute)(import_module(module)))
+        return attrgetter(attribute)(import_module(module))
     except (ModuleNotFoundError, AttributeError, TypeError, ValueError) as error:
         raise ConfigError(f"expected an importable agent, got {entry!r} ({error}); check module and name") from error
 
@@ -171,8 +183,8 @@ def _build(full: Mapping[str, object]) -> Game:
     return Game(
         corpus=corpus,
         tools={name: TOOLS[name](corpus, retriever, rules.top_k) for name in spec["tools"]},
-        judge=judge_maker(full)(build_agent),
-        reader=reader_maker(full)(build_agent),
+        judge=judge_settings(full).build(build_agent),
+        reader=reader_settings(full).build(build_agent, full),
         rules=rules,
         prompt_set=str(full["prompt_set"]),
         answers=_answers(full["answers"], world),
@@ -185,11 +197,7 @@ def _corpus(spec: Mapping[str, object], index_dir: Path | None) -> tuple[Corpus,
     if "paths" in spec:
         paths = [Path(path) for path in cast("Sequence[str]", spec["paths"])]
         return open_corpus(paths, index_dir=index_dir), None
-    settings = cast("Mapping[str, int]", spec["world"])
-    try:
-        world = World(WorldConfig(**settings))
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"expected settings of a world, got {dict(settings)!r} ({error}); correct them") from error
+    world = World(parse(WorldConfig, spec["world"], what="the world"))
     return MemoryCorpus(world.passages), world
 
 

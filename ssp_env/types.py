@@ -193,6 +193,10 @@ class Conversation:
                 out.append(Message(role="user", content=turn.observation))
         return out
 
+    def text(self) -> str:
+        """Return the contents of all messages, with empty lines between, for what knows no chat."""
+        return "\n\n".join(message["content"] for message in self.messages())
+
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:

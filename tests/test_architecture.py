@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-import agents
+import ssp_agents
 import ssp_env
 
 ROOT = Path(__file__).resolve().parent.parent
 
 LAYERS = (
     ("errors", "types"),
-    ("tags", "text"),
+    ("schema", "tags", "text", "http"),
     ("protocols", "spaces", "storage", "ray_cluster"),
     ("datasets",),
     ("corpus",),
@@ -35,15 +35,20 @@ LAYERS = (
 
 MAY_IMPORT = {
     "ssp_env": {"ssp_env"},
-    "agents": {"ssp_env", "agents"},
-    "training": {"ssp_env", "agents", "training"},
-    "benchmarks": {"ssp_env", "agents", "benchmarks"},
+    "ssp_agents": {"ssp_env", "ssp_agents"},
+    "training": {"ssp_env", "ssp_agents", "training"},
+    "benchmarks": {"ssp_env", "ssp_agents", "benchmarks"},
 }
-"""Top-level packages, and which of them each may import."""
+"""Top-level packages, and which of them each may import. ``ssp_agents`` is a link to the folder ``agents``."""
+
+AGENTS_USE = {"errors", "types", "protocols", "text", "http"}
+"""Parts of ``ssp_env`` that agents may import."""
 
 OWNERS = {
     "gymnasium": ("ssp_env/spaces.py", "ssp_env/envs/", "benchmarks/"),
+    "msgspec": ("ssp_env/schema.py",),
     "tantivy": ("ssp_env/retrieval/bm25.py",),
+    "urllib3": ("ssp_env/http.py",),
     "faiss": ("ssp_env/retrieval/faiss_index.py", "ssp_env/build/indexes.py"),
     "sentence_transformers": ("ssp_env/retrieval/encoders.py", "ssp_env/retrieval/rerank.py"),
     "rank_bm25": ("ssp_env/retrieval/rank_bm25.py",),
@@ -55,8 +60,8 @@ OWNERS = {
     "fastapi": ("ssp_env/serve/", "ssp_env/cli/serve.py", "benchmarks/speed/plain_server.py"),
     "uvicorn": ("ssp_env/serve/", "ssp_env/cli/serve.py", "benchmarks/speed/plain_server.py"),
     "ray": ("ssp_env/ray_cluster.py", "ssp_env/build/ray_encode.py", "ssp_env/serve/ray_serve.py"),
-    "torch": ("agents/hf.py", "training/", "ssp_env/retrieval/faiss_index.py"),
-    "transformers": ("agents/hf.py", "training/"),
+    "torch": ("ssp_agents/hf.py", "training/", "ssp_env/retrieval/faiss_index.py"),
+    "transformers": ("ssp_agents/hf.py", "training/"),
     "trl": ("training/trainer.py",),
     "peft": ("training/",),
     "tyro": ("ssp_env/cli/", "training/", "benchmarks/"),
@@ -76,6 +81,7 @@ HEAVY = (
     "pyarrow",
     "fastapi",
     "ray",
+    "urllib3",
 )
 
 MAX_LINES = {"module": 300, "class": 200, "function": 50}
@@ -138,8 +144,14 @@ def foreign_imports(path: str, tree: ast.AST) -> list[str]:
 
 def forbidden_packages(path: str, tree: ast.AST) -> list[str]:
     """Return the packages of this repository that a module imports although it may not."""
-    used = {name.split(".")[0] for name in imports(tree)} & {*MAY_IMPORT, "tests"}
+    used = {name.split(".")[0] for name in imports(tree)} & {*MAY_IMPORT, "agents", "tests"}
     return sorted(used - MAY_IMPORT[path.split("/")[0]])
+
+
+def beyond_the_base(path: str, tree: ast.AST) -> list[str]:
+    """Return the parts of ``ssp_env`` that an agent imports although it may not."""
+    used = {name.split(".")[1] for name in imports(tree) if name.startswith("ssp_env.")}
+    return sorted(used - AGENTS_USE)
 
 
 def too_long(path: str, tree: ast.Module) -> list[str]:
@@ -184,6 +196,10 @@ def test_packages_import_only_what_they_may():
     assert violations(forbidden_packages, ALL) == {}
 
 
+def test_agents_import_only_the_base():
+    assert violations(beyond_the_base, sources("ssp_agents")) == {}
+
+
 def test_third_party_packages_have_owners():
     assert violations(foreign_imports, ALL) == {}
 
@@ -205,7 +221,9 @@ def test_the_guards_see_violations():
     upward = ast.parse("from ssp_env.envs.state import Play\nfrom ssp_env import registry\nimport ssp_env.types")
     assert upward_imports("ssp_env/retrieval/bm25.py", upward) == ["envs", "registry"]
     assert foreign_imports("ssp_env/text.py", ast.parse("def f():\n    import torch.nn")) == ["torch"]
-    assert forbidden_packages("agents/hf.py", ast.parse("import training.rows, ssp_env")) == ["training"]
+    assert forbidden_packages("ssp_agents/hf.py", ast.parse("import training.rows, ssp_env")) == ["training"]
+    assert forbidden_packages("training/rows.py", ast.parse("from agents.hf import HFAgent")) == ["agents"]
+    assert beyond_the_base("ssp_agents/hf.py", ast.parse("import ssp_env.errors, ssp_env.registry")) == ["registry"]
     assert too_long("ssp_env/text.py", ast.parse("def f():\n" + "    x = 1\n" * 60)) == ["function f: 61"]
     many = ast.parse("from typing import Any\ndef f(a, b, c, d, e, f, *, h, i, j): ...\ndef _f(a, b, c, d, e, f): ...")
     assert [said.split(":")[0] for said in loose("ssp_env/text.py", many)] == ["Any", "f", "f"]
@@ -218,7 +236,7 @@ def test_every_module_has_tests():
     stems = {Path(path).stem for path in tests}
     imported = {name for path in tests for name in imports(parse(path))}
     untested = []
-    for path in sources("ssp_env", "agents", "training"):
+    for path in sources("ssp_env", "ssp_agents", "training"):
         module = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
         named = any(f"test_{name}" in stems for name in module.split(".")[1:])
         used = any(name == module or name.startswith(f"{module}.") for name in imported)
@@ -250,7 +268,7 @@ def test_importing_the_package_is_light_and_quick():
 
 
 def test_the_default_game_needs_the_core_dependencies_only():
-    blocked = [name for name in OWNERS if name not in ("gymnasium", "tantivy")]
+    blocked = [name for name in OWNERS if name not in ("gymnasium", "msgspec", "tantivy")]
     code = (
         f"import sys\nfor name in {blocked!r}: sys.modules[name] = None\n"
         "import gymnasium, ssp_env\n"
@@ -263,5 +281,5 @@ def test_the_default_game_needs_the_core_dependencies_only():
 
 
 def test_agents_are_those_of_this_repository():
-    assert agents.__file__ is not None
-    assert Path(agents.__file__).resolve().is_relative_to(ROOT)
+    assert ssp_agents.__file__ is not None
+    assert Path(ssp_agents.__file__).resolve() == ROOT / "agents" / "__init__.py"

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from ssp_env.config import GameConfig, canonical, complete, game_rules
+from ssp_env.config import GameConfig, complete, game_rules
 from ssp_env.errors import ConfigError, SSPError
 from ssp_env.game.rules import PRESETS
+from ssp_env.schema import canonical
 from ssp_env.world import WorldConfig
 
 ROW = '{"id": "1", "title": "T", "text": "Some text."}\n'
@@ -123,37 +124,44 @@ def nested(n_levels):
         ({"corpus": {"world": 3}}, "'world'"),
         ({"corpus": {"wrold": {}}}, "'world'"),
         ({"retriever": "bm52"}, "did you mean 'bm25'"),
-        ({"retriever": {"k": 1}}, "a name or"),
+        ({"retriever": {"k": 1}}, "the name of a retriever or {'name'"),
         ({"retriever": 5}, "a name or"),
         ({"retriever": {"name": "cache", "base": {"name": "bm52"}}}, "did you mean 'bm25'"),
-        ({"retriever": {"name": "cache", "base": {"name": "hybrid", "retrievers": ["bm25", 5]}}}, "a name or"),
+        (
+            {"retriever": {"name": "cache", "base": {"name": "hybrid", "retrievers": ["bm25", 5]}}},
+            "the name of a retriever",
+        ),
         ({"tools": "search"}, "list of tools"),
         ({"tools": []}, "list of tools"),
         ({"tools": ["saerch"]}, "did you mean 'search'"),
-        ({"tools": ["search", 3]}, "a tool"),
+        ({"tools": ["search", 3]}, "a string for 'tools[1]'"),
         ({"tools": ["search", "search"]}, "name each once"),
-        ({"reader": {"name": "oracle", "error": 10**400}}, "expected 'oracle'"),
+        ({"reader": {"name": "oracle", "error": 10**400}}, "a number from 0 to 1 for 'error' of reader 'oracle'"),
         ({"rules": "papre"}, "preset"),
-        ({"rules": {"n_solves": 3}}, "; write that"),
-        ({"rules": {"preset": "paper", "n_slves": 3}}, "n_slves"),
+        ({"rules": {"n_solves": 3}}, "the name of a preset or {'preset': ..., setting: ...}"),
+        ({"rules": {"n_solve": 3}}, "did you mean 'n_solves'?"),
+        ({"rules": {"preset": "paper", "n_slves": 3}}, "got 'n_slves'; did you mean 'n_solves'"),
         ({"rules": {"preset": "paper", "n_solves": "3"}}, "whole number"),
         ({"rules": {"preset": "paper", "n_solves": True}}, "whole number"),
-        ({"rules": {"preset": "paper", "n_solves": 0}}, "whole number from 1"),
+        ({"rules": {"preset": "paper", "n_solves": 0}}, "whole number of at least 1"),
         ({"rules": {"preset": "paper", "gate": 1}}, "true or false"),
-        ({"rules": {"preset": "paper", "leak": []}}, "correct them"),
+        ({"rules": {"preset": "paper", "leak": []}}, "one of ['normalized', 'substring'] for 'leak'"),
         ({"rules": {"preset": "paper", "leak": "substrng"}}, "did you mean 'substring'"),
         ({"rules": {"preset": "paper", "solver_reward": "binry"}}, "binary"),
         ({"rules": {"preset": "paper", "proposer_reward": "zero_sm"}}, "zero_sum"),
         ({"prompt_set": "papers"}, "did you mean 'paper'"),
         ({"judge": "exakt"}, "did you mean 'exact'"),
         ({"judge": {"name": "model"}}, "'agent'"),
-        ({"judge": {"name": "exact", "mode": "loose"}}, "expected a mode out of"),
+        (
+            {"judge": {"name": "exact", "mode": "loose"}},
+            "'unicode'] for 'mode' of judge 'exact', got 'loose'",
+        ),
         ({"reader": "judge"}, "a judge with an agent"),
         ({"reader": "agent"}, "'agent'"),
         ({"reader": {"name": "oracle", "seed": "x"}}, "a whole number"),
         ({"reader": "orcale"}, "did you mean 'oracle'"),
-        ({"reader": {"name": "oracle", "x": 1}}, "expected 'oracle'"),
-        ({"reader": {"name": "oracle", "error": 1.5}}, "expected 'oracle'"),
+        ({"reader": {"name": "oracle", "x": 1}}, "a setting of reader 'oracle', got 'x'"),
+        ({"reader": {"name": "oracle", "error": 1.5}}, "a number from 0 to 1 for 'error' of reader 'oracle', got 1.5"),
         ({"tasks": "nowhere.jsonl"}, "existing file"),
         ({"answers": 7}, "path as text"),
         ({"tasks": "x" * 5000}, "existing file"),
@@ -169,10 +177,10 @@ def nested(n_levels):
         ({"answers": "~nobody-of-this-name/x"}, "existing file"),
         ({"corpus": Path("passages.jsonl")}, "str(path)"),
         ({"reader": ""}, "a reader"),
-        ({"reader": {}}, "a name or"),
+        ({"reader": {}}, "the name of a reader or {'name'"),
         ({"rules": {"preset": "paper", "top_k": 101}}, "from 1 to 100"),
-        ({"rules": {"preset": "paper", "invalid_reward": 10**400}}, "finite invalid_reward"),
-        ({"rules": {"preset": "paper", "invalid_reward": True}}, "finite invalid_reward"),
+        ({"rules": {"preset": "paper", "invalid_reward": 10**400}}, "finite number for 'invalid_reward'"),
+        ({"rules": {"preset": "paper", "invalid_reward": True}}, "finite number for 'invalid_reward'"),
         ({"judge": {"name": "model", "agent": object()}}, "plain JSON"),
         ({"corpus": {"world": {"seed": float("nan")}}}, "plain JSON"),
     ],

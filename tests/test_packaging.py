@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import subprocess
 import sys
 import tomllib
 import venv
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+import ssp_env
+from tests.endpoint import Reply, Request, chat, serve
 
 PLAY = """
 import sys, time
@@ -26,6 +32,42 @@ observation, reward, terminated, truncated, info = env.step("<answer> none </ans
 assert terminated and reward == 0.0, (terminated, reward)
 assert not any(name in sys.modules for name in ("torch", "transformers", "faiss"))
 print(import_s)
+"""
+
+EXAMINE = """
+import json, sys
+for name in ("torch", "transformers"):
+    sys.modules[name] = None
+import gymnasium, ssp_env, ssp_agents
+from ssp_agents.openai_api import OpenAIAgent
+from ssp_agents.scripted import FunctionAgent
+from ssp_env.eval.stats import interval, paired
+
+ssp_env.register_agent("endpoint", OpenAIAgent(sys.argv[1], "m"))
+ssp_env.register_agent("function", FunctionAgent(lambda conversation: "<answer> nobody </answer>"))
+env = gymnasium.make("SearchSolver-v0")
+
+def examine(name):
+    rewards = {}
+    agent = ssp_env.registry.build_agent(name)
+    for seed in range(4):
+        prompt, _ = env.reset(seed=seed)
+        conversation = ssp_env.Conversation(({"role": "user", "content": prompt},))
+        (completion,) = agent.complete([conversation], sampling=ssp_env.Sampling())
+        rewards[seed] = env.step(completion.text)[1]
+    return rewards
+
+endpoint, function = examine("endpoint"), examine("function")
+difference = paired(endpoint, function)
+judge = ssp_env.build_game({"judge": {"name": "model", "agent": "endpoint"}}).judge
+print(json.dumps({
+    "files": [ssp_env.__file__, ssp_agents.__file__],
+    "version": ssp_env.__version__,
+    "endpoint": interval(list(endpoint.values())).mean,
+    "function": interval(list(function.values())).mean,
+    "difference": [difference.mean, difference.low, difference.high],
+    "judge": type(judge).__name__,
+}))
 """
 
 
@@ -52,6 +94,7 @@ def constraints(repository: Path) -> dict[str, str]:
 def wheel(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, built from a copy of the tracked files so that nothing is left in the working tree."""
     source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+    (source / "ssp_agents").symlink_to(os.readlink(repository / "ssp_agents"))
     for name in tracked(repository):
         if name.split("/")[0] not in ("tests", "docs"):
             (source / name).parent.mkdir(parents=True, exist_ok=True)
@@ -73,18 +116,22 @@ def test_the_wheel_holds_every_tracked_file_of_the_library_and_nothing_else(whee
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
     held = {name for name in names if ".dist-info/" not in name}
-    assert held == {name for name in tracked(repository) if name.startswith("ssp_env/")}
-    assert "ssp_env/py.typed" in held
+    files = {re.sub("^agents/", "ssp_agents/", name) for name in tracked(repository)}
+    assert held == {name for name in files if name.startswith(("ssp_env/", "ssp_agents/"))}
+    assert {"ssp_env/py.typed", "ssp_agents/py.typed", "ssp_agents/openai_api.py"} <= held
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 
-@pytest.mark.parametrize("name", ["ssp_env", "agents", "training", "benchmarks"])
+def test_the_wheel_has_the_version_of_the_module(wheel: Path) -> None:
+    assert wheel.name.startswith(f"ssp_env-{ssp_env.__version__}-")
+
+
+@pytest.mark.parametrize("name", ["ssp_env", "ssp_agents", "training", "benchmarks"])
 def test_the_installed_module_is_that_of_this_repository(name: str, repository: Path, tmp_path: Path) -> None:
-    """Another distribution on the index installs a module called ``agents`` as well."""
     code = f"import {name}; print({name}.__file__)"
     found = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert found.returncode == 0, f"not installed; run pip install -e .\n{found.stderr}"
-    assert Path(found.stdout.strip()).resolve() == repository / name / "__init__.py"
+    assert Path(found.stdout.strip()).resolve() == (repository / name / "__init__.py").resolve()
 
 
 def test_constraints_are_exact_versions_without_addresses_hashes_or_local_labels(constraints: dict[str, str]) -> None:
@@ -107,10 +154,10 @@ def test_every_dependency_is_pinned_within_its_range(
         assert requirement.specifier.contains(next(iter(pinned)).version), f"{text} excludes {pinned}"
 
 
-def test_the_core_needs_four_packages(project: dict[str, dict[str, object]]) -> None:
+def test_the_core_needs_six_packages(project: dict[str, dict[str, object]]) -> None:
     needed = project["project"]["dependencies"]
     assert isinstance(needed, list)
-    assert sorted(map(distribution_name, needed)) == ["gymnasium", "numpy", "tantivy", "tyro"]
+    assert sorted(map(distribution_name, needed)) == ["gymnasium", "msgspec", "numpy", "tantivy", "tyro", "urllib3"]
 
 
 def test_the_makefile_installs_only_extras_that_exist(repository: Path, project: dict[str, dict[str, object]]) -> None:
@@ -134,13 +181,58 @@ def test_every_extra_that_an_error_names_exists(repository: Path, project: dict[
     assert named <= set(extras)
 
 
+@pytest.fixture
+def expert() -> Iterator[str]:
+    """The address of a model that knows the answers of the default world."""
+    answers = {task.question: task.answers[0] for task in ssp_env.build_game({}).tasks}
+
+    def answer(request: Request) -> Reply:
+        asked = json.dumps(request.body["messages"])
+        return chat(next(f"<answer> {right} </answer>" for question, right in answers.items() if question in asked))
+
+    with serve(answer) as endpoint:
+        yield endpoint.url
+
+
+def check_examination(python: str, expert: str, folder: Path, environment: dict[str, str] | None = None) -> None:
+    """Examine an endpoint and a function with what is installed, and compare the two."""
+    command = [python, "-W", "error", "-c", EXAMINE, expert]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert [Path(file).is_relative_to(folder) for file in said.pop("files")] == [True, True]
+    assert said == {
+        "version": ssp_env.__version__,
+        "endpoint": 1.0,
+        "function": 0.0,
+        "difference": [1.0, 1.0, 1.0],
+        "judge": "ModelJudge",
+    }
+
+
+def test_the_files_of_the_wheel_examine_an_endpoint_and_a_function(wheel: Path, expert: str, tmp_path: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    check_examination(sys.executable, expert, tmp_path, {**os.environ, "PYTHONPATH": str(tmp_path)})
+
+
 @pytest.mark.network
-def test_the_wheel_alone_imports_quickly_and_plays_the_solver(wheel: Path, repository: Path, tmp_path: Path) -> None:
+def test_the_wheel_alone_imports_quickly_plays_and_examines(
+    wheel: Path, expert: str, repository: Path, tmp_path: Path
+) -> None:
     venv.create(tmp_path / "venv", with_pip=True)
     python = str(tmp_path / "venv" / "bin" / "python")
-    install = [python, "-m", "pip", "install", "--quiet", "-c", str(repository / "constraints.txt"), str(wheel)]
-    subprocess.run(install, check=True, cwd=tmp_path)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    pip = [python, "-m", "pip", "--disable-pip-version-check"]
+    install = [*pip, "install", "--quiet", "-c", str(repository / "constraints.txt")]
+    subprocess.run([*install, str(wheel)], check=True, cwd=tmp_path, env=environment)
     play = [python, "-W", "error", "-c", PLAY]
-    subprocess.run(play, check=True, cwd=tmp_path, stdout=subprocess.DEVNULL)
-    played = subprocess.run(play, check=True, cwd=tmp_path, capture_output=True, text=True)
+    subprocess.run(play, check=True, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL)
+    played = subprocess.run(play, check=True, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert float(played.stdout) <= 2.0, f"import took {played.stdout.strip()} s"
+    check_examination(python, expert, tmp_path, environment)
+    subprocess.run([*install, "openai-agents"], check=True, cwd=tmp_path, env=environment)
+    check_examination(python, expert, tmp_path, environment)
+    both = "import agents, ssp_agents.openai_api; agents.Agent(name='a'); print(ssp_agents.openai_api.OpenAIAgent)"
+    subprocess.run([python, "-c", both], check=True, cwd=tmp_path, env=environment)
+    subprocess.run([*pip, "check"], check=True, cwd=tmp_path, env=environment)

@@ -7,8 +7,10 @@ import os
 import threading
 from functools import reduce
 
+import gymnasium
 import pytest
 
+from ssp_agents.scripted import FunctionAgent
 from ssp_env import registry
 from ssp_env.errors import ConfigError, CorpusError
 from ssp_env.game.judges import ModelJudge
@@ -175,10 +177,17 @@ def test_a_bad_corpus_names_file_and_line(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "settings", [{"n_entities": 3}, {"sede": 1}, {"n_entities": "many"}, {"seed": None}, {"seed": True}]
+    ("settings", "message"),
+    [
+        ({"n_entities": 3}, "from 100 to 10000000 for 'world.n_entities' of the corpus, got 3"),
+        ({"sede": 1}, "'world' of the corpus, got 'sede'; did you mean 'seed'"),
+        ({"n_entities": "many"}, "'world.n_entities' of the corpus, got 'many'"),
+        ({"seed": None}, "at least 0 for 'world.seed' of the corpus, got None"),
+        ({"seed": True}, "at least 0 for 'world.seed' of the corpus, got True"),
+    ],
 )
-def test_bad_world_settings_are_refused(settings):
-    with pytest.raises(ConfigError, match="settings of a world"):
+def test_bad_world_settings_are_refused(settings, message):
+    with pytest.raises(ConfigError, match=message):
         build_game({"corpus": {"world": settings}})
 
 
@@ -223,6 +232,30 @@ def test_agents_by_name_and_by_module_are_built_once():
     assert other.complete([], sampling=None) == [] and Completion("yes")
 
 
+@FunctionAgent
+def reply(conversation):
+    return f"<answer>{len(conversation.text())}</answer>"
+
+
+def test_a_function_is_an_agent_in_one_line_for_judge_reader_and_opponent():
+    agent = FunctionAgent(lambda conversation: "<answer>Correct</answer>")
+    register_agent("mine", agent)
+    assert build_agent("mine") is agent
+    game = build_game({"judge": {"name": "model", "agent": "mine"}, "reader": {"agent": "mine"}})
+    assert game.reader.read([ReadingCase("Which?", ())]) == [Reading("Correct")]
+    assert gymnasium.make("SearchProposer-v0", opponent="mine").reset(seed=0)[0]
+    assert build_agent("tests.test_registry:reply") is reply
+
+
+def test_a_function_that_is_no_agent_is_told_how_to_become_one():
+    register_agent("bare", lambda conversation: "<answer>Correct</answer>")
+    with pytest.raises(ConfigError, match="ssp_agents.scripted.FunctionAgent"):
+        build_agent("bare")
+    register_agent("ready", FunctionAgent(str))
+    with pytest.raises(ConfigError, match="not callable"):
+        build_agent({"name": "ready", "kwargs": {"word": "no"}})
+
+
 def test_the_expert_of_the_world_is_there():
     assert hasattr(build_agent("world-expert"), "complete")
 
@@ -236,9 +269,9 @@ def test_the_expert_of_the_world_is_there():
         (":x", "importable"),
         (".json:x", "importable"),
         ({"name": "world-expert", "kwargs": {"skil": 1}}, "; correct them"),
-        ({"name": "world-expert", "kwargs": 3}, "mapping"),
-        ({"agent": "world-expert"}, "agent's name"),
-        (7, "agent's name"),
+        ({"name": "world-expert", "kwargs": 3}, "an object for 'kwargs' of an agent, got 3"),
+        ({"agent": "world-expert"}, "a setting of an agent, got 'agent'; choose one of .*'name'"),
+        (7, "a string for 'name' of an agent, got 7"),
         (reduce(lambda inner, _: {"kwargs": inner}, range(3000), {}), "levels deep"),
         ("tests.test_registry:NoAgent", "'complete'"),
     ],

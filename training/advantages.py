@@ -25,6 +25,7 @@ from statistics import fmean, stdev
 from typing import Literal
 
 Aggregation = Literal["token_mean", "row_mean", "token_sum"]
+Estimator = Literal["grpo", "mean", "rloo", "raw", "batch", "hop"]
 Rewards = Sequence[float | None]
 
 

@@ -88,7 +88,8 @@ def summary(lines: Sequence[Line]) -> str:
     rows += [by_kind.pop(kind) for kind in counted]
     rows += [("mean", *_compared([mean_accuracy(line) for line in columns])), *by_kind.values()]
     table = [f"{row[0]:<14}" + "".join(f"{cell:>12}" for cell in row[1:]) for row in rows]
-    note = "Change in percentage points. The mean is that of the kinds above it, each counting the same."
+    note = "Change in percentage points. The mean is that of the kinds above it, each counting the same.\n"
+    note += "The best round was chosen by these questions, which flatters it a little."
     return "\n".join([*table, note])
 
 
@@ -124,7 +125,9 @@ def draw_curves(lines: Sequence[Line], path: Path, *, title: str = "") -> None:
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(12, 4.6), layout="constrained")
     examined = [line for line in lines if held_out(line)]
     for kind in held_out(examined[0]) if examined else ():
-        points = [(line["round"], 100 * held_out(line)[kind]) for line in examined if kind in held_out(line)]
+        points: list[tuple[object, object]] = [
+            (line["round"], 100 * held_out(line)[kind]) for line in examined if kind in held_out(line)
+        ]
         style = "-" if kind in _mean_kinds(examined[0]) else ":"
         left.plot(*zip(*points, strict=True), style, marker="o", markersize=3, linewidth=1, label=kind)
     if examined:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from agents.hf import HFAgent
+from ssp_agents.hf import HFAgent
 from ssp_env.errors import RunError
 from ssp_env.game.pool import QuestionPool
 from ssp_env.game.records import round_record, round_statistics
@@ -29,6 +29,7 @@ from training.monitor import Alarm, alarms, good_before, role_entropy
 from training.progress import Progress
 from training.rows import RowCounts, TrainingRow, training_rows
 from training.run_folder import RunFolder
+from training.settings import RoleSettings
 from training.update import RoundEnd, ScoredRow
 
 Figures = dict[str, float | None]
@@ -65,7 +66,7 @@ class SelfPlayDriver:
                 raise RunError(f"expected a pool in {folder.checkpoint.path}, got {pool!r}; delete this checkpoint")
             self.pool.load_state_dict(pool)
             self.round = folder.checkpoint.round
-        self._max_new_tokens = config.max_new_tokens or 0
+        self._max_new_tokens = config.sampling.max_new_tokens or 0
         self._played: list[Round] = []
         self._figures: Figures = {}
         self._lines: list[Mapping[str, object]] = [*folder.metrics()]
@@ -79,8 +80,8 @@ class SelfPlayDriver:
         config = self.config
         other = self.frozen or agent
         agents = Agents(
-            proposer=self.progress.watched(agent if config.train_proposer else other, "proposing"),
-            solver=self.progress.watched(agent if config.train_solver else other, "solving"),
+            proposer=self.progress.watched(agent if config.proposer.train else other, "proposing"),
+            solver=self.progress.watched(agent if config.solver.train else other, "solving"),
             reader=self.progress.watched(agent, "checking"),
         )
         self._played = run_rounds(
@@ -88,7 +89,7 @@ class SelfPlayDriver:
             agents,
             pool=self.pool,
             rng=np.random.default_rng([config.seed, 6, self.round]),
-            sampling=Sampling(max_tokens=self._max_new_tokens, temperature=config.temperature),
+            sampling=Sampling(max_tokens=self._max_new_tokens, temperature=config.sampling.temperature),
             games=self.games.training,
         )
         rows, counts = scored_rows(self._played, config, learn_solver=self.round >= config.warm_up_rounds)
@@ -100,7 +101,7 @@ class SelfPlayDriver:
         """Write the round down, evaluate when it is due, say whether to save (always the best round) and to stop."""
         self.round += 1
         last = self.round >= self.config.n_rounds
-        due = last or self.round % self.config.eval_every == 0
+        due = last or self.round % self.config.eval.every == 0
         evaluation = self._evaluation(agent) if due else {}
         known = self._closed_book(agent) if due else None
         self._note({"round": self.round, **self._figures, **metrics, **evaluation}, self._played, known)
@@ -108,12 +109,12 @@ class SelfPlayDriver:
         collapsed = self.config.on_collapse == "stop" and any(alarm.stops for alarm in self._alarms)
         stop = self.progress.interrupted or collapsed
         best = bool(evaluation) and best_round(self._lines) == self.round
-        return RoundEnd(save=last or stop or best or self.round % self.config.checkpoint_every == 0, stop=stop)
+        return RoundEnd(save=last or stop or best or self.round % self.config.checkpoints.every == 0, stop=stop)
 
     def publish(self, checkpoint: Path) -> None:
         """Complete a checkpoint with the pool and move it to its place in the run's folder."""
         state = {"pool": self.pool.state_dict()}
-        keep, good = self.config.keep_checkpoints, good_before(self._lines)
+        keep, good = self.config.checkpoints.keep, good_before(self._lines)
         best = best_round(self._lines)
         self.folder.publish(checkpoint, self.round, state, keep=keep, good_before=good, best=best)
 
@@ -123,15 +124,15 @@ class SelfPlayDriver:
         config, games, agent = self.config, self.games, self.progress.watched(agent, "examining")
         accuracy = evaluate(games.held_out, games.tasks, agent, max_new_tokens=self._max_new_tokens)
         figures: Figures = {f"held_out/{kind}": share for kind, share in accuracy.items()}
-        if config.eval_samples and self.round in (0, config.n_rounds):
+        if config.eval.samples and self.round in (0, config.n_rounds):
             sampled = pass_at_k(
                 games.held_out,
                 games.tasks,
                 agent,
-                n_samples=config.eval_samples,
+                n_samples=config.eval.samples,
                 max_new_tokens=self._max_new_tokens,
-                temperature=config.temperature,
-                seed=config.eval_world,
+                temperature=config.sampling.temperature,
+                seed=config.eval.world,
             )
             figures |= {f"pass@{name}": share for name, share in sampled.items()}
         return figures
@@ -187,20 +188,17 @@ def scored_rows(
 
     ``config`` is resolved. Trajectories without a reward have no row.
     """
-    proposed = _by_answer(played, config.proposals_per_answer) if config.train_proposer else []
+    proposed = _by_answer(played, config.proposals_per_answer) if config.proposer.train else []
     proposals = [(rounds[0].answer.n_searches, [r.proposal for r in rounds]) for rounds in proposed]
-    learned = played if config.train_solver and learn_solver else ()
+    learned = played if config.solver.train and learn_solver else ()
     solves = [(r.answer.n_searches, list(r.solves)) for r in learned]
-    roles: list[tuple[Groups, str | None, Aggregation | None, float | None]] = [
-        (proposals, config.proposer_advantage, config.proposer_aggregation, config.proposer_weight),
-        (solves, config.solver_advantage, config.solver_aggregation, 1.0),
-    ]
-    rows, counts = training_rows([t for groups, *_ in roles for _, group in groups for t in group])
+    roles: list[tuple[Groups, RoleSettings]] = [(proposals, config.proposer), (solves, config.solver)]
+    rows, counts = training_rows([t for groups, _ in roles for _, group in groups for t in group])
     remaining = iter(rows)
     scored: list[ScoredRow] = []
-    for groups, advantage, aggregation, weight in roles:
+    for groups, role in roles:
         rewards = [[t.reward for t in group] for _, group in groups]
-        estimated = estimate(advantage or "raw", rewards, labels=[demanded for demanded, _ in groups])
+        estimated = estimate(role.advantage, rewards, labels=[demanded for demanded, _ in groups])
         advantages = [a for group in estimated for a in group]
         flat = [reward for group in rewards for reward in group]
         scored += _weighted(
@@ -209,8 +207,8 @@ def scored_rows(
                 for row, reward, a in zip([next(remaining) for _ in flat], flat, advantages, strict=True)
                 if row is not None and reward is not None
             ],
-            aggregation=aggregation or "token_mean",
-            weight=1.0 if weight is None else weight,
+            aggregation=role.aggregation,
+            weight=role.weight,
         )
     return scored, counts
 

@@ -12,12 +12,13 @@ import numpy as np
 from ssp_env.datasets import read_tasks
 from ssp_env.errors import ConfigError
 from ssp_env.game.game import Game
+from ssp_env.game.judges import JUDGES
 from ssp_env.game.pool import QuestionPool
+from ssp_env.game.readers import READERS
 from ssp_env.registry import build_game
 from ssp_env.types import Answer, Task
 from ssp_env.world import KINDS, World, WorldConfig
-from training.config import RunConfig
-from training.settings import game_settings
+from training.config import RunConfig, described, parse_rule
 
 N_TITLES = 1000
 MAX_SEARCHES = 2
@@ -53,15 +54,38 @@ def build_games(config: RunConfig) -> Games:
         )
         held_out = game
     else:
-        numbers = range(config.first_world, config.first_world + config.train_worlds)
+        numbers = range(config.world.first, config.world.first + config.world.number)
         training = tuple(build_game(game_settings(config, world=world)) for world in numbers)
         world_seeds = {game.corpus.fingerprint: number for game, number in zip(training, numbers, strict=True)}
         if config.answers is None:
-            worlds = tuple(World(WorldConfig(seed=n, n_entities=config.world_entities)) for n in numbers)
-        held_out = build_game(game_settings(config, world=config.eval_world))
+            worlds = tuple(World(WorldConfig(seed=n, n_entities=config.world.entities)) for n in numbers)
+        held_out = build_game(game_settings(config, world=config.eval.world))
     if config.demanded_searches:
         training = tuple(replace(game, answers=demanding(game.answers, config.demanded_searches)) for game in training)
     return Games(training, held_out, tuple(_held_out_tasks(config)), worlds, world_seeds)
+
+
+def game_settings(config: RunConfig, *, world: int | None = None) -> dict[str, object]:
+    """Return what ``ssp_env.registry.build_game`` takes, for the files of the run or one generated world."""
+    game = config.game
+    reader, judge = described(config, "reader"), described(config, "judge")
+    if isinstance(reader, str) and reader not in READERS:
+        reader = {"agent": reader}
+    if isinstance(judge, str) and judge not in JUDGES:
+        judge = {"name": "model", "agent": judge}
+    rules = {"preset": game.rules, **dict(map(parse_rule, game.rule))}
+    if game.n_solves is not None:
+        rules["n_solves"] = game.n_solves
+    return {
+        "corpus": list(config.corpus) or {"world": {"seed": world, "n_entities": config.world.entities}},
+        "retriever": described(config, "retriever"),
+        "index_dir": game.index_dir,
+        "rules": rules,
+        "prompt_set": game.prompt_set,
+        "reader": reader,
+        "judge": judge,
+        "answers": config.answers,
+    }
 
 
 def demanding(answers: Sequence[Answer], n_searches: Sequence[int]) -> tuple[Answer, ...]:
@@ -121,23 +145,23 @@ def plan_of_round(games: Sequence[Game], config: RunConfig, round_index: int) ->
 
 
 def fill_pool(pool: QuestionPool, games: Sequence[Game], config: RunConfig) -> None:
-    """Put the questions of ``pool_tasks`` into a new pool."""
-    if config.pool_tasks is not None:
-        for task in read_tasks(Path(config.pool_tasks)):
+    """Put the questions of ``game.pool_tasks`` into a new pool."""
+    if config.game.pool_tasks is not None:
+        for task in read_tasks(Path(config.game.pool_tasks)):
             pool.add(games[0].corpus.fingerprint, task, success_rate=0.0)
 
 
 def _held_out_tasks(config: RunConfig) -> list[Task]:
-    if config.eval_questions <= 0:
+    if config.eval.questions <= 0:
         return []
-    if config.eval_tasks is not None:
-        tasks = read_tasks(Path(config.eval_tasks))
+    if config.eval.tasks is not None:
+        tasks = read_tasks(Path(config.eval.tasks))
         by_kind: dict[str, list[Task]] = {}
         for task in tasks:
             by_kind.setdefault(task.kind, []).append(task)
-        return [task for members in by_kind.values() for task in members[: config.eval_questions]]
+        return [task for members in by_kind.values() for task in members[: config.eval.questions]]
     if config.corpus:
         return []
-    world = World(WorldConfig(seed=config.eval_world, n_entities=config.world_entities))
-    rng = np.random.default_rng([config.eval_world, 5])
-    return [task for kind in KINDS for task in world.tasks(kind, config.eval_questions, rng)]
+    world = World(WorldConfig(seed=config.eval.world, n_entities=config.world.entities))
+    rng = np.random.default_rng([config.eval.world, 5])
+    return [task for kind in KINDS for task in world.tasks(kind, config.eval.questions, rng)]

@@ -87,7 +87,8 @@ class RunFolder:
         """
         saved = read_config(path)
         with _locked(path) as lock:
-            changed = sorted(key for key in {*saved, *config} - {*may_change} if saved.get(key) != config.get(key))
+            before, now = flat(saved), flat(config)
+            changed = sorted(key for key in {*before, *now} - {*may_change} if before.get(key) != now.get(key))
             if changed:
                 raise RunError(
                     f"expected the configuration of the run in {path}, got other values of {changed}; "
@@ -220,6 +221,14 @@ def read_checkpoint(path: Path) -> Checkpoint | None:
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return Checkpoint(path, number, state) if whole else None
+
+
+def flat(config: Mapping[str, object]) -> dict[str, object]:
+    """Return settings by the names of their flags: ``{"eval": {"every": 5}}`` is ``{"eval.every": 5}``."""
+    names: dict[str, object] = {}
+    for name, value in config.items():
+        names |= {f"{name}.{own}": v for own, v in value.items()} if isinstance(value, Mapping) else {name: value}
+    return names
 
 
 def _require_log(file: Path, length: int) -> None:

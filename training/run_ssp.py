@@ -6,7 +6,7 @@ With no arguments the small shipped policy plays in generated worlds and learns 
 
 The same script trains a real model over real passages::
 
-    python training/run_ssp.py --model DIR --corpus PASSAGES.jsonl --optimizer paper --out runs/real
+    python training/run_ssp.py --model DIR --corpus PASSAGES.jsonl --preset paper --out runs/real
 
 ``--help`` lists all flags; ``--resume --out DIR`` continues a run.
 """
@@ -18,7 +18,6 @@ import shlex
 import sys
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,52 +27,29 @@ for name in ("HF_HUB_OFFLINE", "HF_HUB_DISABLE_TELEMETRY", "HF_HUB_DISABLE_PROGR
     os.environ.setdefault(name, "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-import tyro  # noqa: E402
-
-from agents.hf import HFAgent, load_model  # noqa: E402
 from ssp_env.cli.arguments import in_flags  # noqa: E402
 from ssp_env.errors import ConfigError, SSPError  # noqa: E402
 from ssp_env.types import Answer, Item, ReadingCase, RoleName, Task  # noqa: E402
-from training.config import MAY_CHANGE, RunConfig, resolved, speaks_of_worlds_only  # noqa: E402
-from training.config_json import from_json, to_json  # noqa: E402
-from training.display import LEGEND, advice, draw_curves, summary  # noqa: E402
-from training.driver import SelfPlayDriver  # noqa: E402
-from training.evaluate import best_round, mean_accuracy  # noqa: E402
-from training.games import Games, build_games  # noqa: E402
-from training.progress import Progress  # noqa: E402
-from training.run_folder import RunFolder, read_config  # noqa: E402
-from training.settings import update_settings  # noqa: E402
+from training.command_line import read_command  # noqa: E402
+from training.config import MAY_CHANGE, RunConfig, speaks_of_worlds_only, to_json  # noqa: E402
+from training.run_folder import RunFolder  # noqa: E402
 
+# What plays and learns is imported where it is used: --help and a wrong flag need not wait for it.
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+    from ssp_agents.hf import HFAgent
+    from training.driver import SelfPlayDriver
+    from training.games import Games
+
 SMALL_MODEL = 5_000_000
-
-
-def parse(arguments: Sequence[str] | None = None) -> RunConfig:
-    """Return the resolved configuration of the command line; a resumed run's flags default to those of the run."""
-    _refuse_repeated(sys.argv[1:] if arguments is None else arguments)
-    config = tyro.cli(RunConfig, args=arguments, description=__doc__)
-    if config.resume:
-        saved = from_json(read_config(Path(config.out).expanduser()))
-        config = tyro.cli(RunConfig, args=arguments, default=saved)
-    return resolved(config)
-
-
-def _refuse_repeated(arguments: Sequence[str]) -> None:
-    """Refuse a flag of several values given twice, of which only the last would count."""
-    given = [argument.partition("=")[0].replace("_", "-") for argument in arguments]
-    for flag in ("--corpus", "--demanded-searches", "--rule"):
-        if (n_times := given.count(flag)) > 1:
-            of_make = '; make run gives it itself: make run RUN= ARGS="..." leaves that to you'
-            remedy = "give all its values after one flag" + of_make * (flag == "--demanded-searches")
-            raise ConfigError(f"expected {flag} once, got it {n_times} times; {remedy}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code; what a user can put right is one message, not a traceback."""
     try:
-        run(parse(arguments))
+        command = read_command(arguments)
+        run(command.run, resume=command.resume)
     except SSPError as error:
         print(f"{type(error).__name__}: {in_flags(str(error))}", file=sys.stderr)
         return 2
@@ -83,19 +59,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def run(config: RunConfig) -> None:
+def run(config: RunConfig, *, resume: bool = False) -> None:
     """Train as configured: build what is played, open the folder, play and learn, show what came out."""
+    from ssp_agents.hf import HFAgent, load_model
+    from training.driver import SelfPlayDriver
+    from training.games import build_games
+    from training.progress import Progress
+
     require_one_process()
     keep_quiet()
     games = build_games(config)
-    model, tokenizer = load_model(config.model, dtype=config.dtype)
-    set_threads(config.threads, model.num_parameters())
-    require_room(HFAgent(model, tokenizer, max_context=config.max_context), games)
+    dtype, max_context = config.optimizer.dtype, config.sampling.max_context
+    model, tokenizer = load_model(config.model, dtype=dtype)
+    set_threads(config.optimizer.threads, model.num_parameters())
+    require_room(HFAgent(model, tokenizer, max_context=max_context), games)
     frozen = None
-    if not (config.train_proposer and config.train_solver):
-        frozen = HFAgent(load_model(config.model, dtype=config.dtype)[0], tokenizer, max_context=config.max_context)
+    if not (config.proposer.train and config.solver.train):
+        frozen = HFAgent(load_model(config.model, dtype=dtype)[0], tokenizer, max_context=max_context)
 
-    with open_folder(config) as folder, Progress(config.n_rounds, done=folder.round) as progress:
+    with open_folder(config, resume=resume) as folder, Progress(config.n_rounds, done=folder.round) as progress:
         driver = SelfPlayDriver(config, games, folder, progress=progress, frozen=frozen)
         if driver.round < config.n_rounds:
             progress.say(introduction(config, games, model))
@@ -108,6 +90,8 @@ def run(config: RunConfig) -> None:
 
 def introduction(config: RunConfig, games: Games, model: PreTrainedModel) -> str:
     """Say what is about to be played: on a large model the first round takes minutes."""
+    from training.display import LEGEND
+
     size = f"{model.num_parameters() / 1e6:.3g} million weights"
     n_passages = sum(len(game.corpus) for game in games.training)
     place = f"{n_passages:,} passages of " + ("files" if config.corpus else f"{len(games.training)} generated worlds")
@@ -129,31 +113,26 @@ def train(
     """Play and update, round after round, from the folder's checkpoint on."""
     from training.trainer import SelfPlayTrainer
 
-    trainer = SelfPlayTrainer(
-        model,
-        tokenizer,
-        driver=driver,
-        settings=update_settings(config, folder.staging),
-        max_context=config.max_context,
-        lora_rank=config.lora_rank,
-    )
-    if driver.frozen is not None:
-        driver.frozen.model.to(trainer.model.device)
+    trainer = SelfPlayTrainer(model, tokenizer, driver=driver, config=config, output_dir=folder.staging)
+    if driver.frozen is not None:  # the trainer has moved its own model to where it trains
+        driver.frozen.model.to(trainer.policy.device)  # type: ignore[arg-type]
     trainer.train(resume_from_checkpoint=str(folder.checkpoint.path) if folder.checkpoint else None)
 
 
-def open_folder(config: RunConfig) -> RunFolder:
+def open_folder(config: RunConfig, *, resume: bool) -> RunFolder:
     """Start a new folder, or reopen one and cut it back to its last checkpoint."""
-    values = to_json(replace(config, resume=False))
-    if config.resume:
-        return RunFolder.reopen(Path(config.out), values, may_change=MAY_CHANGE)
-    return RunFolder.create(Path(config.out), values)
+    if resume:
+        return RunFolder.reopen(Path(config.out), to_json(config), may_change=MAY_CHANGE)
+    return RunFolder.create(Path(config.out), to_json(config))
 
 
 def report(config: RunConfig, folder: RunFolder, rounds: int) -> None:
     """Draw the curves; print held-out accuracy before and after, where the files are, and what can be done next."""
+    from training.display import advice, draw_curves, summary
+    from training.evaluate import best_round, mean_accuracy
+
     lines = folder.metrics()
-    played_in = "passages of files" if config.corpus else f"{config.train_worlds} generated worlds"
+    played_in = "passages of files" if config.corpus else f"{config.world.number} generated worlds"
     title = f"{Path(config.model).name} after {rounds} rounds of self-play in {played_in}, seed {config.seed}"
     draw_curves(lines, folder.path / "curves.png", title=title)
     if table := summary(lines):
@@ -162,7 +141,7 @@ def report(config: RunConfig, folder: RunFolder, rounds: int) -> None:
     best = best_round(lines)
     if best is not None and (place := folder.of_round(best)) in folder.checkpoints:
         (mean,) = (mean_accuracy(line) or 0.0 for line in lines if line["round"] == best)
-        files[place] = f"policy after round {best}, the best: {mean:.0%} of the held-out questions on average"
+        files[place] = f"policy after round {best}, the best: held-out mean {mean:.0%}"
     files |= {folder.path / "curves.png": "the figures as a picture", folder.path / "metrics.jsonl": "figures by round"}
     files[folder.path / "rounds.jsonl"] = "every game, whole"
     print(f"\nRun folder {folder.path}")
@@ -213,7 +192,7 @@ def require_room(agent: HFAgent, games: Games) -> None:
     if agent.max_context <= lengths[role]:
         raise ConfigError(
             f"expected a context of more than the {lengths[role]} tokens of the {role}'s prompt alone, got "
-            f"{agent.max_context}; raise --max-context, or choose a model or a --prompt-set that fits"
+            f"{agent.max_context}; raise --sampling.max-context, or choose a model or a --game.prompt-set that fits"
         )
 
 

@@ -19,14 +19,14 @@ from typing import Literal
 from benchmarks.card import ROOT
 from ssp_env.errors import ConfigError
 
-Settings = dict[str, object]
 WEIGHTS = ROOT / "training" / "tiny" / "weights"
+RULE = "game.rule."
 _KEYS = {"kinds", "seeds", "base", "seed_step", "arms", "groups"}
 
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """A name, what it changes, and whether its policy is looked at before or after training."""
+    """A name, what it changes (by dotted names), and whether its policy is looked at before or after training."""
 
     name: str
     changes: Mapping[str, object]
@@ -71,7 +71,10 @@ class Cell:
     @property
     def flags(self) -> list[str]:
         """The command line of the run."""
-        return [part for name, value in sorted(self.settings.items()) for part in _flag(name, value)]
+        rules = {name.removeprefix(RULE): v for name, v in self.settings.items() if name.startswith(RULE)}
+        parts = [part for name, v in sorted(self.settings.items()) if RULE not in name for part in _flag(name, v)]
+        written = [f"{name}={v if isinstance(v, str) else json.dumps(v)}" for name, v in sorted(rules.items())]
+        return [*parts, "--game.rule", *written] if rules else parts
 
 
 def read_arms(path: Path) -> ArmFile:
@@ -86,7 +89,8 @@ def read_arms(path: Path) -> ArmFile:
         raise ConfigError(f"expected a TOML file of arms at {path}, got {error}; correct it") from error
     if set(data) != _KEYS or not data["seeds"] or not data["kinds"]:
         raise ConfigError(f"expected exactly {sorted(_KEYS)} in {path}, none of them empty, got {sorted(data)}")
-    arms = {name: _arm(name, changes, data["arms"]) for name, changes in data["arms"].items()}
+    changes = {name: flat(settings) for name, settings in data["arms"].items()}
+    arms = {name: _arm(name, settings, changes) for name, settings in changes.items()}
     groups = tuple(
         Group(name, group["title"], tuple(group["arms"]), tuple((a, b) for a, b in group["differences"]))
         for name, group in data["groups"].items()
@@ -94,7 +98,16 @@ def read_arms(path: Path) -> ArmFile:
     for group in groups:
         known(group.arms, arms, "arm")
         known([name for pair in group.differences for name in pair], group.arms, "arm of the group")
-    return ArmFile(tuple(data["kinds"]), tuple(data["seeds"]), data["base"], data["seed_step"], arms, groups)
+    step = {name: int(str(value)) for name, value in flat(data["seed_step"]).items()}
+    return ArmFile(tuple(data["kinds"]), tuple(data["seeds"]), flat(data["base"]), step, arms, groups)
+
+
+def flat(settings: Mapping[str, object], prefix: str = "") -> dict[str, object]:
+    """Return nested settings by dotted names, rules one by one: ``{"game.rule.gate": True}``."""
+    names: dict[str, object] = {}
+    for name, value in settings.items():
+        names |= flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {prefix + name: value}
+    return names
 
 
 def known(names: Iterable[str], allowed: Collection[str], what: str) -> None:
@@ -108,7 +121,7 @@ def known(names: Iterable[str], allowed: Collection[str], what: str) -> None:
 
 def cell(file: ArmFile, arm: str, seed: int, *, n_rounds: int | None = None) -> Cell:
     """Return the run of an arm with a seed; ``n_rounds`` replaces the number of the file."""
-    settings = merged(file.base, file.arms[arm].changes)
+    settings = {**file.base, **file.arms[arm].changes}
     for name, step in file.seed_step.items():
         settings[name] = int(str(settings[name])) + step * seed
     settings["seed"] = seed
@@ -117,17 +130,6 @@ def cell(file: ArmFile, arm: str, seed: int, *, n_rounds: int | None = None) -> 
     named = {"settings": settings, "model": _digest(ROOT / str(settings.get("model", WEIGHTS)))}
     key = hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()[:16]
     return Cell(key, seed, settings)
-
-
-def merged(base: Mapping[str, object], changes: Mapping[str, object]) -> Settings:
-    """Return the settings of an arm; rules are merged one by one."""
-    settings: Settings = {**base, **changes}
-    rules = {**_table(base.get("rule")), **_table(changes.get("rule"))}
-    return {**settings, "rule": rules} if rules else settings
-
-
-def _table(value: object) -> Mapping[str, object]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _arm(name: str, changes: Mapping[str, object], arms: Mapping[str, Mapping[str, object]]) -> Arm:
@@ -140,14 +142,11 @@ def _arm(name: str, changes: Mapping[str, object], arms: Mapping[str, Mapping[st
 
 
 def _flag(name: str, value: object) -> list[str]:
-    flag = "--" + name.replace("_", "-")
-    if isinstance(value, bool):
-        return [flag if value else "--no-" + name.replace("_", "-")]
-    if isinstance(value, Mapping):
-        return [flag, *(f"{k}={v if isinstance(v, str) else json.dumps(v)}" for k, v in sorted(value.items()))]
-    if isinstance(value, list):
-        return [flag, *map(str, value)]
-    return [flag, str(value)]
+    group, dot, own = name.replace("_", "-").rpartition(".")
+    if value is False:
+        return [f"--{group}{dot}no-{own}"]
+    values = [] if value is True else map(str, value) if isinstance(value, list) else [str(value)]
+    return [f"--{group}{dot}{own}", *values]
 
 
 def _digest(folder: Path) -> str:

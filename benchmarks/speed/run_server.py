@@ -84,10 +84,6 @@ class Running:
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / 100
 
-    def memory_mb(self, name: str) -> int:
-        """Return a figure of its memory, see ``memory_mib``."""
-        return int(memory_mib(name, self.process.pid))
-
 
 @contextmanager
 def serving(kind: str, config: Config, *options: str) -> Iterator[Running]:
@@ -155,7 +151,7 @@ def measure_load(
         before = server.cpu_s()
         load = put_under_load(server.port, requests, keep_every=KEEP_EVERY)
         cpu_s = server.cpu_s() - before
-        peak_mb = server.memory_mb("VmHWM")
+        peak_mb = int(memory_mib("VmHWM", server.process.pid))
     n_wrong = sum(
         not _same(body, local.search(dealt[client][number], K)) for (client, number), (_, body) in load.kept.items()
     )
@@ -181,9 +177,9 @@ def measure_burst(config: Config, batches: Sequence[list[str]]) -> dict[str, obj
     """Return what happens when all requests come at once, each over a connection of its own."""
     with serving("ssp", config) as server:
         put_under_load(server.port, [[_request(batches[0])]] * 8, keep_every=1)
-        before_mb = server.memory_mb("VmRSS")
+        before_mb = int(memory_mib("VmRSS", server.process.pid))
         load = put_under_load(server.port, [[_request(batch)] for batch in batches], keep_every=1)
-        peak_mb = server.memory_mb("VmHWM")
+        peak_mb = int(memory_mib("VmHWM", server.process.pid))
         after = put_under_load(server.port, [[_request(batches[0])]], keep_every=1)
     codes = [json.loads(body)["error"]["code"] for status, body in load.kept.values() if status != 200]
     return {

@@ -6,16 +6,18 @@ carry ``links`` of its own. Redirects are rows ``{title, target}``.
 
 from __future__ import annotations
 
-import json
 from array import array
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 
+from ssp_env.corpus.passages import RowError
 from ssp_env.corpus.table import LineTable, Scan, first_of_each, key_digest
 from ssp_env.errors import CorpusError
+from ssp_env.schema import FilledText, load, says
 from ssp_env.text import title_key
 from ssp_env.types import Page, Passage, Section
 
@@ -39,8 +41,26 @@ def only_section(page: Page, heading: str) -> Page:
     return replace(page, sections=page.sections[first : first + 1 + end])
 
 
-class RowError(ValueError):
-    """Says what is wrong with a row; callers add where it is and raise ``CorpusError``."""
+@dataclass(frozen=True, slots=True)
+class _SectionRow:
+    heading: str
+    level: int
+    text: str
+    links: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _PageRow:
+    id: FilledText | int
+    title: FilledText
+    sections: Annotated[tuple[_SectionRow, ...], says("a non-empty list of sections", min_length=1)]
+    links: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _RedirectRow:
+    title: FilledText
+    target: FilledText
 
 
 def parse_page(line: bytes) -> Page:
@@ -49,32 +69,10 @@ def parse_page(line: bytes) -> Page:
     Raises:
         RowError: If the line is no JSON object of the shape above.
     """
-    row = _object(line)
-    sections = row.get("sections")
-    if not isinstance(sections, list) or not sections:
-        raise RowError(f"expected a non-empty list for 'sections', got {sections!r:.80}; fix the row")
-    links = [link for part in (row, *sections) for link in _links(part)]
-    page_id = row.get("id")
-    page_id = str(page_id) if type(page_id) is int else page_id
-    if not isinstance(page_id, str) or not page_id:
-        raise RowError(f"expected a non-empty string for 'id', got {page_id!r:.80}; fix the row")
-    return Page(page_id, _string(row, "title"), tuple(map(_parse_section, sections)), tuple(dict.fromkeys(links)))
-
-
-def _links(row: object) -> list[str]:
-    links = row.get("links", []) if isinstance(row, dict) else []
-    if not isinstance(links, list) or not all(isinstance(link, str) for link in links):
-        raise RowError(f"expected a list of titles for 'links', got {links!r:.80}; fix the row")
-    return links
-
-
-def _parse_section(row: object) -> Section:
-    if not isinstance(row, dict):
-        raise RowError(f"expected an object for a section, got {row!r:.80}; fix the row")
-    heading, level, text = row.get("heading"), row.get("level"), row.get("text")
-    if not isinstance(heading, str) or type(level) is not int or not isinstance(text, str):
-        raise RowError(f"expected 'heading', 'level' and 'text' of a section, got {row!r:.80}; fix the row")
-    return Section(heading, level, text)
+    row = load(_PageRow, line, what="a page", error=RowError)
+    links = dict.fromkeys(link for links in (row.links, *(section.links for section in row.sections)) for link in links)
+    sections = tuple(Section(section.heading, section.level, section.text) for section in row.sections)
+    return Page(str(row.id), row.title, sections, tuple(links))
 
 
 def parse_redirect(line: bytes) -> tuple[str, str]:
@@ -83,25 +81,8 @@ def parse_redirect(line: bytes) -> tuple[str, str]:
     Raises:
         RowError: If the line is no JSON object of the shape above.
     """
-    row = _object(line)
-    return _string(row, "title"), _string(row, "target")
-
-
-def _object(line: bytes) -> dict[str, object]:
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise RowError(f"expected one JSON object a line, got {error}; fix or remove it") from error
-    if not isinstance(row, dict):
-        raise RowError(f"expected a JSON object, got {row!r:.80}; fix or remove it")
-    return row
-
-
-def _string(row: dict[str, object], name: str) -> str:
-    value = row.get(name)
-    if not isinstance(value, str) or not value.strip():
-        raise RowError(f"expected a non-empty string for {name!r}, got {value!r:.80}; fix the row")
-    return value
+    row = load(_RedirectRow, line, what="a redirect", error=RowError)
+    return row.title, row.target
 
 
 def open_pages(path: Path, *, redirects: Path | None = None, index_dir: Path | None = None) -> PageStore:

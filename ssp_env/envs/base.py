@@ -10,11 +10,12 @@ import gymnasium
 import numpy as np
 from gymnasium.error import ResetNeeded
 
-from ssp_env.datasets import answer_from_row, shown, task_from_row
+from ssp_env.datasets import answer_from_row, task_from_row
 from ssp_env.envs.info import describe, transcript
 from ssp_env.envs.state import Scenario, State, items, start, step
 from ssp_env.errors import ConfigError
 from ssp_env.game.game import Game, Limits
+from ssp_env.schema import shown
 from ssp_env.spaces import FreeText
 from ssp_env.types import Answer, Task
 

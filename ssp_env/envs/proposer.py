@@ -9,7 +9,7 @@ from itertools import chain, islice
 from typing import Unpack
 
 from ssp_env.envs.base import TextEnv
-from ssp_env.envs.settle import accept, checked, judge_solves, pay_proposer, proposal
+from ssp_env.envs.settle import Solve, accept, checked, judged, pay_proposer, proposal, with_solves
 from ssp_env.envs.state import State
 from ssp_env.envs.vector import make_text_vector
 from ssp_env.errors import AgentError, ConfigError
@@ -50,10 +50,10 @@ class ProposerScenario:
     def settle(self, states: Sequence[State]) -> list[State]:
         """Validate the proposals, let the opponent solve the accepted ones, pay and end."""
         validations = checked(validate([proposal(state) for state in states], self._read))
-        judged = [accept(*parts) for parts in zip(states, validations, strict=True)]
+        accepted = [accept(*parts) for parts in zip(states, validations, strict=True)]
         return [
             replace(state, episode=proposed.episode, reward=state.ended[0].reward or 0.0).closes()
-            for proposed, state in zip(states, self._paid(judged), strict=True)
+            for proposed, state in zip(states, self._paid(accepted), strict=True)
         ]
 
     def _read(self, checks: Sequence[Check]) -> list[Reading]:
@@ -66,27 +66,24 @@ class ProposerScenario:
                 replace(state, ended=(replace(state.ended[0], reward=reward),))
                 for state, reward in zip(states, rewards, strict=True)
             ]
-        solved = iter(self._solve([state for state in states if state.task is not None], self._opponent))
-        return [pay_proposer(state if state.task is None else next(solved)) for state in states]
+        solves = iter(self._solves([state for state in states if state.task is not None], self._opponent))
+        return [
+            pay_proposer(with_solves(state, list(islice(solves, state.game.rules.n_solves if state.task else 0))))
+            for state in states
+        ]
 
-    def _solve(self, states: Sequence[State], opponent: Agent) -> list[State]:
-        """Return the states with the opponent's solves: all searches of a turn and all verdicts in one call each."""
+    def _solves(self, states: Sequence[State], opponent: Agent) -> list[Solve]:
+        """Let the opponent solve: all searches of a turn and all verdicts in one call each."""
         parties = [
             ([state.game.episode("solver", state.task) for _ in range(state.game.rules.n_solves)], state.rng())
             for state in states
             if state.task is not None
         ]
-        for solve in chain.from_iterable(rollout_apart(parties, opponent, sampling=self._sampling)):
+        played = rollout_apart(parties, opponent, sampling=self._sampling)
+        for solve in chain.from_iterable(played):
             if solve.status == "failed":
                 raise AgentError(f"expected the opponent's solves, got a failure ({solve.error}); repeat the step")
-        tried = [replace(state, episode=e) for state, (solves, _) in zip(states, parties, strict=True) for e in solves]
-        judged = iter(judge_solves(tried))
-        return [_with_solves(state, list(islice(judged, state.game.rules.n_solves))) for state in states]
-
-
-def _with_solves(state: State, solved: Sequence[State]) -> State:
-    ended = (*state.ended, *(solve.ended[-1] for solve in solved))
-    return replace(state, ended=ended, verdicts=tuple(solve.verdicts[-1] for solve in solved))
+        return judged([(state.game, solve) for state, solves in zip(states, played, strict=True) for solve in solves])
 
 
 class SearchProposerEnv(TextEnv):

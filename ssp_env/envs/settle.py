@@ -12,13 +12,15 @@ from dataclasses import replace
 from ssp_env.envs.state import State
 from ssp_env.errors import ConfigError, JudgeError, ReaderError, RetrievalError, SSPError
 from ssp_env.game import scoring
+from ssp_env.game.batching import in_groups
 from ssp_env.game.game import Game
 from ssp_env.game.probes import Check, Proposal
 from ssp_env.game.proposal import proposed_task
 from ssp_env.game.readers import reading
 from ssp_env.game.validator import decide, gate_check, open_gate, validate
-from ssp_env.types import ReadingCase, RoleName, Validation
+from ssp_env.types import ReadingCase, RoleName, Trajectory, Validation, Verdict
 
+Solve = tuple[Trajectory, Verdict]
 _ERRORS: dict[str, type[SSPError]] = {"judge": JudgeError, "retriever": RetrievalError}
 
 
@@ -53,16 +55,28 @@ def accept(state: State, validation: Validation) -> State:
     return replace(state, ended=ended, validation=validation, task=task)
 
 
-def judge_solves(states: Sequence[State]) -> list[State]:
-    """Return the states with their ended solver episode judged and paid."""
-    scored = scoring.score_solves([(state.game, state.episode.record()) for state in states])
-    judged = []
-    for state, (solve, verdict) in zip(states, scored, strict=True):
+def judged(solves: Sequence[tuple[Game, Trajectory]]) -> list[Solve]:
+    """Return ended solver episodes, paid, with their verdicts; raises ``JudgeError`` where the judge gave none."""
+    scored = scoring.score_solves(solves)
+    for solve, verdict in scored:
         if solve.reward is None:
             raise JudgeError(f"expected a verdict, got none ({verdict.method}: {solve.error}); repeat the step")
-        ended, verdicts = (*state.ended, solve), (*state.verdicts, verdict)
-        judged.append(replace(state, reward=solve.reward, ended=ended, verdicts=verdicts))
-    return judged
+    return scored
+
+
+def with_solves(state: State, solves: Sequence[Solve]) -> State:
+    """Return the state with further solves."""
+    ended = (*state.ended, *(solve for solve, _ in solves))
+    return replace(state, ended=ended, verdicts=(*state.verdicts, *(verdict for _, verdict in solves)))
+
+
+def judge_solves(states: Sequence[State]) -> list[State]:
+    """Return the states with their ended solver episode judged and paid."""
+    solves = judged([(state.game, state.episode.record()) for state in states])
+    return [
+        replace(with_solves(state, [solve]), reward=solve[0].reward or 0.0)
+        for state, solve in zip(states, solves, strict=True)
+    ]
 
 
 def pay_proposer(state: State) -> State:
@@ -81,14 +95,13 @@ class SelfPlayScenario:
 
     def settle(self, states: Sequence[State]) -> list[State]:
         """Open the next role's episode, or pay and end."""
-        settled: dict[int, State] = {}
-        for role, handle in (("proposer", self._proposed), ("reader", self._read), ("solver", self._solved)):
-            members = [i for i, state in enumerate(states) if state.episode.role.name == role]
-            settled.update(zip(members, handle([states[i] for i in members]), strict=True))
-        return [settled[i] for i in range(len(states))]
+        handle = {"proposer": self._proposed, "reader": self._read, "solver": self._solved}
+        return in_groups(
+            states, lambda state: state.episode.role.name, lambda group: handle[group[0].episode.role.name](group)
+        )
 
     def _proposed(self, states: Sequence[State]) -> list[State]:
-        reader = states[0].game.reader if states else None
+        reader = states[0].game.reader
         proposals = [proposal(state) for state in states]
         if reader is not None:
             return _go_on(states, validate(proposals, lambda checks: reader.read([check.case for check in checks])))

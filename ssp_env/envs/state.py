@@ -116,9 +116,9 @@ def step(scenario: Scenario, states: Sequence[State], texts: Sequence[str]) -> l
     episodes = [copy(state.episode) for state in states]
     advance(episodes, [Completion(_well_formed(text)) for text in texts])
     moved = [_moved(state, episode) for state, episode in zip(states, episodes, strict=True)]
-    ended = [i for i, episode in enumerate(episodes) if not episode.running]
-    for i, state in zip(ended, scenario.settle([moved[i] for i in ended]), strict=True):
-        moved[i] = state
+    if ended := [i for i, episode in enumerate(episodes) if not episode.running]:
+        for i, state in zip(ended, scenario.settle([moved[i] for i in ended]), strict=True):
+            moved[i] = state
     return moved
 
 

@@ -50,11 +50,7 @@ def interval(values: Sequence[float], *, seed: int = 0, n_resamples: int = 10_00
 def bootstrap(
     values: npt.NDArray[np.float64], *, rng: np.random.Generator, n_resamples: int = 10_000
 ) -> tuple[float, float]:
-    """Return the 95 % percentile bootstrap interval of the mean; of paired differences it is the paired bootstrap.
-
-    Raises:
-        ImportError: If SciPy is missing.
-    """
+    """Return the 95 % percentile bootstrap interval of the mean; of paired differences it is the paired bootstrap."""
     if len(values) == 1:
         return float(values[0]), float(values[0])
     found = _scipy_stats().bootstrap((values,), np.mean, n_resamples=n_resamples, method="percentile", rng=rng)

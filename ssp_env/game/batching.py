@@ -22,6 +22,8 @@ def in_groups(
     groups: dict[Hashable, list[int]] = {}
     for i, item in enumerate(items):
         groups.setdefault(key(item), []).append(i)
+    if len(groups) == 1:  # the case of every single environment, whose steps are counted in microseconds
+        return list(ask(list(items)))
     results: dict[int, ResultT] = {}
     for members in groups.values():
         results.update(zip(members, ask([items[i] for i in members]), strict=True))

@@ -2,22 +2,24 @@
 
 A reader may be an agent, which may not search and answers once, or the oracle of a generated world. The policy itself
 (the paper) and an external model (the released code) use the same role and prompt. A reading without an answer tag is
-an empty response, which no judge accepts. A new reader is one factory here and one line in ``READERS``.
+an empty response, which no judge accepts. A new reader is one record of settings here and one line in ``READERS``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, cast
 
 import numpy as np
 
-from ssp_env.errors import ConfigError
 from ssp_env.game.game import Episode, Limits
 from ssp_env.game.roles import ROLES
 from ssp_env.game.rollout import rollout
 from ssp_env.protocols import Agent, AgentOf, Reader
+from ssp_env.schema import Share
 from ssp_env.types import Reading, ReadingCase, Sampling, Trajectory
-from ssp_env.world.reader import OracleReader
+from ssp_env.world.oracle import OracleReader
 
 
 def read_with(
@@ -50,61 +52,63 @@ class AgentReader:
         return read_with(self._agent, cases, prompt_set=self._prompt_set, sampling=self._sampling, rng=rng)
 
 
-def make_policy(config: Mapping[str, object]) -> Callable[[AgentOf], None]:
-    """Return what makes no reader: the playing agent reads (the paper's text)."""
-    return lambda agent_of: None
+GameSettings = Mapping[str, object]
+"""The completed configuration of a game."""
 
 
-def make_agent(config: Mapping[str, object], *, agent: object) -> Callable[[AgentOf], AgentReader]:
-    """Return what makes a reader of the agent that ``agent`` describes."""
-    return lambda agent_of: AgentReader(agent_of(agent), prompt_set=str(config["prompt_set"]))
+class ReaderSettings(Protocol):
+    """A frozen dataclass whose fields are what a configuration may set; see ``schema.parse``."""
+
+    def build(self, agent_of: AgentOf, game: GameSettings) -> Reader | None:
+        """Return the reader, or None where the playing agent itself reads."""
+        ...
 
 
-def make_judge(config: Mapping[str, object]) -> Callable[[AgentOf], AgentReader]:
-    """Return what makes a reader of the agent that judges, as one service does both in the released SSP code.
+@dataclass(frozen=True, slots=True)
+class PolicySettings:
+    """The playing agent reads (the paper's text)."""
 
-    Raises:
-        ConfigError: If the judge asks no agent.
-    """
-    judge = config["judge"]
-    if not isinstance(judge, Mapping) or "agent" not in judge:
-        raise ConfigError(
-            f"expected a judge with an agent for reader 'judge', the default with rules='code', got judge {judge!r}; "
-            "use judge={'name': 'model', 'agent': ...}, or another reader: reader='policy' or reader={'agent': ...}"
-        )
-    return make_agent(config, agent=judge["agent"])
+    def build(self, agent_of: AgentOf, game: GameSettings) -> None:
+        """Return no reader."""
 
 
-def make_oracle(
-    config: Mapping[str, object], *, error: float = 0.0, seed: int = 0
-) -> Callable[[AgentOf], OracleReader]:
-    """Check the settings of reader ``oracle`` and return what makes it.
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """The agent that ``agent`` describes reads."""
 
-    Raises:
-        ConfigError: If the corpus is no generated world.
-        TypeError: If a setting is no number.
-        ValueError: If ``error`` is out of range.
-    """
-    if not isinstance(error, int | float) or not isinstance(seed, int):
-        raise TypeError(f"error must be a number and seed a whole number, not {error!r} and {seed!r}")
-    reader = OracleReader(error=error, seed=seed)
-    corpus = config["corpus"]
-    if not isinstance(corpus, Mapping) or "world" not in corpus:
-        raise ConfigError(
-            "expected a reader that knows the corpus, got 'oracle', which only knows generated worlds; "
-            "use reader='policy' or reader={'agent': ...}"
-        )
-    return lambda agent_of: reader
+    agent: str | Mapping[str, object]
+
+    def build(self, agent_of: AgentOf, game: GameSettings) -> AgentReader:
+        """Return the reader."""
+        return AgentReader(agent_of(self.agent), prompt_set=str(game["prompt_set"]))
 
 
-ReaderFactory = Callable[..., Callable[[AgentOf], Reader | None]]
+@dataclass(frozen=True, slots=True)
+class JudgeSettings:
+    """The agent that judges reads, as one service does both in the released SSP code."""
 
-READERS: dict[str, ReaderFactory] = {
-    "agent": make_agent,
-    "judge": make_judge,
-    "oracle": make_oracle,
-    "policy": make_policy,
+    def build(self, agent_of: AgentOf, game: GameSettings) -> AgentReader:
+        """Return the reader."""
+        judge = cast("Mapping[str, str]", game["judge"])
+        return AgentSettings(judge["agent"]).build(agent_of, game)
+
+
+@dataclass(frozen=True, slots=True)
+class OracleSettings:
+    """The oracle of a generated world reads; see ``OracleReader``."""
+
+    error: Share = 0.0
+    seed: int = 0
+
+    def build(self, agent_of: AgentOf, game: GameSettings) -> OracleReader:
+        """Return the reader."""
+        return OracleReader(error=self.error, seed=self.seed)
+
+
+READERS: dict[str, type[ReaderSettings]] = {
+    "agent": AgentSettings,
+    "judge": JudgeSettings,
+    "oracle": OracleSettings,
+    "policy": PolicySettings,
 }
-"""Name to factory. A factory takes the completed configuration of the game, and the settings as keywords; it refuses
-wrong ones with ``ConfigError``, ``TypeError`` or ``ValueError`` before anything is loaded, and returns what makes the
-reader, or None where the policy itself reads."""
+"""Name to settings."""

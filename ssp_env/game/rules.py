@@ -8,14 +8,12 @@ reads at the gate (the policy in the paper, a judge model in the code) to the co
 
 from __future__ import annotations
 
-import difflib
-import sys
-from collections.abc import Collection
-from dataclasses import dataclass, fields, replace
-from typing import Literal
+from dataclasses import asdict, dataclass
+from typing import Annotated, Literal
 
 from ssp_env.errors import ConfigError
 from ssp_env.game.rewards import PROPOSER_REWARDS, SOLVER_REWARDS
+from ssp_env.schema import Count, Finite, Natural, check, choice, parse, within
 
 MAX_TOP_K = 100
 
@@ -63,50 +61,40 @@ class GameRules:
         update_order: Which role is updated first.
     """
 
-    min_chars: int = 10
-    max_chars: int = 10_000
-    min_words: int = 3
-    min_searches: int = 1
+    min_chars: Natural = 10
+    max_chars: Count = 10_000
+    min_words: Natural = 3
+    min_searches: Natural = 1
     distinct_queries: bool = False
     exact_search_count: bool = False
     answer_in_query: bool = True
     leak: Literal["substring", "normalized"] = "normalized"
     gate: bool = True
     distractor_unit: Literal["passage", "bundle"] = "passage"
-    n_distractors: int = 4
+    n_distractors: Natural = 4
     closed_book_probe: bool = False
     chain: Literal["any", "searches", "passages"] = "any"
-    n_unique_probes: int = 0
+    n_unique_probes: Natural = 0
     ask_for_all: bool = False
-    n_rivals: int = 0
-    rival_hops: int = 1
-    n_solves: int = 5
-    max_turns: int = 10
-    top_k: int = 3
+    n_rivals: Natural = 0
+    rival_hops: Annotated[int, within(1, 3)] = 1
+    n_solves: Count = 5
+    max_turns: Count = 10
+    top_k: Annotated[int, within(1, MAX_TOP_K)] = 3
     end_on_invalid: bool = False
     solver_reward: str = "strict"
     proposer_reward: str = "zero_sum"
-    invalid_reward: float = 0.0
+    invalid_reward: Finite = 0.0
     filling: Literal["dummy", "resample", "reuse", "reset", "none"] = "reset"
-    reset_every: int = 10
-    max_resamples: int = 5
+    reset_every: Count = 10
+    max_resamples: Natural = 5
     update_order: Literal["solver_first", "proposer_first"] = "solver_first"
 
     def __post_init__(self) -> None:
         """Check names and ranges, so that a wrong rule fails here and not in the middle of a run."""
-        for name, choices in _CHOICES.items():
-            if (value := getattr(self, name)) not in choices:
-                raise ConfigError(f"expected {name} out of {sorted(choices)}, got {value!r}; {_hint(value, choices)}")
-        for name, least in _LEAST.items():
-            value, most = getattr(self, name), _MOST.get(name, sys.maxsize)
-            if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-                span = f"{least} to {most}" if name in _MOST else least
-                raise ConfigError(f"expected {name} to be a whole number from {span}, got {value!r}; correct it")
-        for name in (f.name for f in fields(self) if f.type == "bool"):
-            if not isinstance(value := getattr(self, name), bool):
-                raise ConfigError(f"expected {name} to be true or false, got {value!r}; correct it")
-        if not _is_finite(self.invalid_reward):
-            raise ConfigError(f"expected a finite invalid_reward, got {self.invalid_reward!r}; correct it")
+        check(self, what="the rules")
+        choice(self.solver_reward, SOLVER_REWARDS, what="solver_reward")
+        choice(self.proposer_reward, PROPOSER_REWARDS, what="proposer_reward")
         self._check_together()
 
     def _check_together(self) -> None:
@@ -128,33 +116,6 @@ class GameRules:
     def probes(self) -> bool:
         """Whether questions that passed the gate are read again."""
         return self.closed_book_probe or self.chain != "any" or self.looks_for_rivals
-
-
-_CHOICES: dict[str, Collection[str]] = {
-    "leak": ("substring", "normalized"),
-    "distractor_unit": ("passage", "bundle"),
-    "chain": ("any", "searches", "passages"),
-    "solver_reward": tuple(SOLVER_REWARDS),
-    "proposer_reward": tuple(PROPOSER_REWARDS),
-    "filling": ("dummy", "resample", "reuse", "reset", "none"),
-    "update_order": ("solver_first", "proposer_first"),
-}
-_LEAST = {
-    **dict.fromkeys(
-        ("min_chars", "min_words", "min_searches", "n_distractors", "n_unique_probes", "n_rivals", "max_resamples"), 0
-    ),
-    **dict.fromkeys(("max_chars", "n_solves", "max_turns", "top_k", "reset_every", "rival_hops"), 1),
-}
-_MOST = {"top_k": MAX_TOP_K, "rival_hops": 3}
-
-
-def _is_finite(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
-
-
-def _hint(value: object, choices: Collection[str]) -> str:
-    close = difflib.get_close_matches(str(value), choices, n=1)
-    return f"did you mean {close[0]!r}?" if close else "name one of these"
 
 
 PRESETS: dict[str, GameRules] = {
@@ -190,9 +151,5 @@ def rules(preset: str, **changes: object) -> GameRules:
     Raises:
         ConfigError: If the preset or a field is unknown.
     """
-    if preset not in PRESETS:
-        raise ConfigError(f"expected a preset out of {sorted(PRESETS)}, got {preset!r}; {_hint(preset, PRESETS)}")
-    known = {f.name for f in fields(GameRules)}
-    if unknown := sorted(set(changes) - known):
-        raise ConfigError(f"expected rules out of {sorted(known)}, got {unknown}; {_hint(unknown[0], known)}")
-    return replace(PRESETS[preset], **changes)  # type: ignore[arg-type]
+    chosen = PRESETS[choice(preset, PRESETS, what="preset")]
+    return parse(GameRules, {**asdict(chosen), **changes}, what="the rules")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ssp_env.errors import ConfigError
 from ssp_env.protocols import Corpus, Retriever
-from ssp_env.retrieval.ranking import suggest
+from ssp_env.schema import suggest
 
 RetrieverFactory = Callable[[Corpus, Mapping[str, object], Path | None], Retriever]
 

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 
 from ssp_env.errors import ConfigError, RetrievalError, StaleIndexError
 from ssp_env.protocols import Corpus
-from ssp_env.retrieval.ranking import Found, check_arguments, index_folder, rank, read_settings
+from ssp_env.retrieval.ranking import Found, check_arguments, index_folder, rank
+from ssp_env.schema import parse
 from ssp_env.storage import ensure_folder
 from ssp_env.types import Passage, SearchResult
 
@@ -47,7 +48,7 @@ class Bm25Settings:
 
 def make_bm25(corpus: Corpus, config: Mapping[str, object], index_dir: Path | None) -> Bm25Retriever:
     """Make the retriever from a plain configuration with the keys of ``Bm25Settings``."""
-    settings = read_settings(Bm25Settings(), config, owner="bm25")
+    settings = parse(Bm25Settings, config, what="'bm25'")
     if not 1 <= settings.n_threads <= MAX_THREADS:
         raise ConfigError(f"expected n_threads in 1 .. {MAX_THREADS} for 'bm25', got {settings.n_threads!r}; change it")
     return Bm25Retriever(corpus, settings, index_dir=index_dir)

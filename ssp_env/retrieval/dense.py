@@ -29,7 +29,8 @@ from ssp_env.retrieval.faiss_index import (
     to_gpu,
     write_index,
 )
-from ssp_env.retrieval.ranking import Found, check_arguments, index_folder, rank, read_settings
+from ssp_env.retrieval.ranking import Found, check_arguments, index_folder, rank
+from ssp_env.schema import parse
 from ssp_env.storage import ensure_folder, read_manifest
 from ssp_env.types import SearchResult
 
@@ -106,7 +107,7 @@ def dense_folder(
 
 def make_dense(corpus: Corpus, config: Mapping[str, object], index_dir: Path | None) -> DenseRetriever:
     """Make the retriever from a plain configuration with the keys of ``DenseSettings``."""
-    settings = read_settings(DenseSettings(), config, owner="dense")
+    settings = parse(DenseSettings, config, what="'dense'")
     if not settings.model:
         raise ConfigError("expected 'model' for 'dense', got none; set it to a sentence-transformers model folder")
     embedder = load_embedder(settings)

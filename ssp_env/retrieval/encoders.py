@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from ssp_env.errors import ConfigError, RetrievalError, needs
 from ssp_env.protocols import Corpus, Embedder
-from ssp_env.retrieval.ranking import suggest
+from ssp_env.schema import suggest
 from ssp_env.types import Passage
 
 _LOG = logging.getLogger(__name__)

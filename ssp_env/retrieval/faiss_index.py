@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ssp_env.errors import ConfigError, StaleIndexError, needs
-from ssp_env.retrieval.ranking import suggest
+from ssp_env.schema import suggest
 
 Vectors = npt.NDArray[np.float32]
 Positions = npt.NDArray[np.int64]

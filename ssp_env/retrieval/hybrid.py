@@ -16,7 +16,8 @@ from pathlib import Path
 from ssp_env.errors import ConfigError
 from ssp_env.protocols import Corpus, Retriever
 from ssp_env.retrieval.nested import make_nested
-from ssp_env.retrieval.ranking import check_arguments, read_settings
+from ssp_env.retrieval.ranking import check_arguments
+from ssp_env.schema import Finite, parse
 from ssp_env.types import Passage, SearchResult
 
 SCORE_DECIMALS = 12
@@ -33,14 +34,14 @@ class HybridSettings:
     """
 
     retrievers: list[object] = field(default_factory=lambda: ["bm25", "dense"])
-    weights: list[float] = field(default_factory=list)
+    weights: list[Finite] = field(default_factory=list)
     depth: int = 100
     rrf_k: int = 60
 
 
 def make_hybrid(corpus: Corpus, config: Mapping[str, object], index_dir: Path | None) -> HybridRetriever:
     """Make the retriever and those it fuses from a plain configuration with the keys of ``HybridSettings``."""
-    settings = read_settings(HybridSettings(), config, owner="hybrid")
+    settings = parse(HybridSettings, config, what="'hybrid'")
     retrievers = [make_nested(entry, corpus, index_dir) for entry in settings.retrievers]
     try:
         return HybridRetriever(retrievers, weights=settings.weights or None, depth=settings.depth, rrf_k=settings.rrf_k)

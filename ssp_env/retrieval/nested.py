@@ -13,7 +13,7 @@ from pathlib import Path
 from ssp_env.errors import ConfigError
 from ssp_env.protocols import Corpus, Retriever
 from ssp_env.retrieval import RETRIEVERS, make_retriever
-from ssp_env.retrieval.ranking import suggest
+from ssp_env.schema import named
 
 BASE = "base"
 SEVERAL = "retrievers"
@@ -29,15 +29,8 @@ def complete_spec(spec: object) -> dict[str, object]:
     Raises:
         ConfigError: If it is neither, or a name is unknown.
     """
-    given = {"name": spec} if isinstance(spec, str) else spec
-    if not isinstance(given, Mapping) or not isinstance(given.get("name"), str):
-        raise ConfigError(
-            f"expected a name or an object with one for the retriever, got {spec!r}; e.g. {{'name': 'bm25'}}"
-        )
-    name = str(given["name"])
-    if name not in RETRIEVERS:
-        raise ConfigError(f"expected a retriever, got {name!r}; {suggest(name, list(RETRIEVERS))}")
-    full = {str(key): value for key, value in given.items()}
+    name, settings = named(spec, RETRIEVERS, what="retriever")
+    full = {"name": name, **settings}
     setting = PATHS.get(name)
     if setting in full:
         full[setting] = _absolute(full[setting], owner=name)

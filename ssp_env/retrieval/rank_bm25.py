@@ -15,7 +15,8 @@ import numpy as np
 
 from ssp_env.errors import ConfigError, needs
 from ssp_env.protocols import Corpus
-from ssp_env.retrieval.ranking import Found, check_arguments, rank, read_settings
+from ssp_env.retrieval.ranking import Found, check_arguments, rank
+from ssp_env.schema import parse
 from ssp_env.types import SearchResult
 
 MAX_PASSAGES = 50_000
@@ -32,7 +33,7 @@ class RankBm25Settings:
 
 def make_rank_bm25(corpus: Corpus, config: Mapping[str, object], index_dir: Path | None) -> RankBm25Retriever:
     """Make the retriever; it takes no settings and saves nothing."""
-    read_settings(RankBm25Settings(), config, owner="rank-bm25")
+    parse(RankBm25Settings, config, what="'rank-bm25'")
     return RankBm25Retriever(corpus)
 
 

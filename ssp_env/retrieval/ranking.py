@@ -1,4 +1,4 @@
-"""What retrievers share: exact ranking with ties by passage id, settings from plain JSON, names of index folders.
+"""What retrievers share: exact ranking with ties by passage id, names of index folders.
 
 Search engines break ties as they please, and cut them off wherever the limit falls. ``rank`` asks for more until the
 cut lies between two different scores. Scores are rounded, because engines add up the same floats in varying order.
@@ -6,22 +6,13 @@ cut lies between two different scores. Scores are rounded, because engines add u
 
 from __future__ import annotations
 
-import dataclasses
-import difflib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
 
-from ssp_env.errors import ConfigError
 from ssp_env.protocols import Corpus
 from ssp_env.types import SearchResult
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-    SettingsT = TypeVar("SettingsT", bound=DataclassInstance)
 
 Found = list[tuple[float, int]]
 """Scores (higher is better) and positions, best first."""
@@ -53,28 +44,6 @@ def rank(corpus: Corpus, fetch: Callable[[int], Found], *, k: int) -> list[Searc
     tied = [(score, corpus.at(position)) for score, position in found if score >= cut]
     tied.sort(key=lambda entry: (-entry[0], entry[1].id))
     return [SearchResult(passage=passage, score=score, rank=n) for n, (score, passage) in enumerate(tied[:k])]
-
-
-def read_settings(defaults: SettingsT, config: Mapping[str, object], *, owner: str) -> SettingsT:
-    """Return the settings with the given values put in.
-
-    Raises:
-        ConfigError: If a name is unknown or a value has another type than the default.
-    """
-    known = {field.name: getattr(defaults, field.name) for field in dataclasses.fields(defaults)}
-    for name, value in config.items():
-        if name not in known:
-            raise ConfigError(f"expected a setting of {owner!r}, got {name!r}; {suggest(name, list(known))}")
-        wanted = type(known[name])
-        if type(value) is not wanted and not (wanted is float and type(value) is int):
-            raise ConfigError(f"expected {wanted.__name__} for {name!r} of {owner!r}, got {value!r}; change its type")
-    return dataclasses.replace(defaults, **config)
-
-
-def suggest(name: str, known: list[str]) -> str:
-    """Return a remedy for an unknown name: the closest known one, or all of them."""
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"choose one of {sorted(known)!r}"
 
 
 def index_folder(index_dir: Path, name: str, settings: Mapping[str, object]) -> Path:

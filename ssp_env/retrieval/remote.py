@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult
 
 from ssp_env.errors import ConfigError, RetrievalError
+from ssp_env.http import Client, Deadline, NoReply, Patience, Reply, split_url
 from ssp_env.protocols import Corpus
-from ssp_env.retrieval.connections import Address, Answer, Deadline, Patience, Pool
-from ssp_env.retrieval.ranking import check_arguments, read_settings
+from ssp_env.retrieval.ranking import check_arguments
+from ssp_env.schema import parse
 from ssp_env.text import split_contents
 from ssp_env.types import Passage, SearchResult
 
@@ -47,17 +48,9 @@ class RemoteSettings:
     check_corpus: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class _ServerLimits:
-    """What the server takes in one request."""
-
-    max_queries: int
-    max_body_bytes: int
-
-
 def make_remote(corpus: Corpus, config: Mapping[str, object], index_dir: Path | None) -> RemoteRetriever:
     """Make the retriever from a plain configuration with the keys of ``RemoteSettings``; nothing is kept on disk."""
-    settings = read_settings(RemoteSettings(), config, owner="remote")
+    settings = parse(RemoteSettings, config, what="'remote'")
     return RemoteRetriever(settings, fingerprint=corpus.fingerprint if settings.check_corpus else None)
 
 
@@ -77,86 +70,83 @@ class RemoteRetriever:
         Raises:
             ConfigError: If the URL is not one of HTTP, or a number is out of range.
         """
-        self._arguments = (settings, fingerprint)
-        self._settings, self._fingerprint = self._arguments
-        address, self._path = _parse_url(settings.url)
+        self._settings, self._fingerprint = settings, fingerprint
+        url = _parse_url(settings.url)
+        self._path = url.path if url.path.strip("/") else "/retrieve"
         connects = 1 <= settings.max_connections <= MAX_CONNECTIONS
         if not connects or not 0 < settings.timeout_s <= MAX_TIMEOUT_S or settings.max_queries < 1:
             most = f"at most {MAX_TIMEOUT_S} s and {MAX_CONNECTIONS} connections"
             raise ConfigError(f"expected positive numbers for 'remote', {most}, got {settings!r}; change them")
-        self._patience = Patience()
-        self._pool = Pool(address, settings.max_connections)
-        self._limits: _ServerLimits | None = None
-
-    def __reduce__(self) -> tuple[Callable[..., RemoteRetriever], tuple[RemoteSettings, str | None]]:
-        """Pickle the settings; the copy makes connections of its own."""
-        return (_remake, self._arguments)
+        self._client = Client(url, settings.max_connections)
+        self._limits: tuple[int, int] | None = None
 
     def search(self, queries: Sequence[str], k: int) -> list[list[SearchResult]]:
-        """Return the best passages for each query, best first; may be fewer than ``k``."""
+        """Return the best passages for each query; see ``Retriever.search``.
+
+        An answer that is late, refused or no results of the expected corpus is a ``RetrievalError``.
+        """
         check_arguments(queries, k)
         deadline = Deadline(self._settings.timeout_s)
         found: list[list[SearchResult]] = []
         if not queries:
             return found
-        for batch in _batches(queries, self._server_limits(deadline)):
+        for batch in _batches(queries, *self._server_limits(deadline)):
             body = json.dumps({"queries": batch, "topk": k, "return_scores": True}).encode()
-            answer = self._post(body, deadline)
+            reply = self._request("POST", self._path, body, deadline)
+            self._check(reply)
             try:
-                found.extend(_parse_answer(answer.body, n_queries=len(batch), k=k))
+                found.extend(_parse_results(reply.body, n_queries=len(batch), k=k))
             except ValueError as error:
-                raise RetrievalError(f"{error}; is {self._settings.url} a retrieval server? {_head(answer)}") from error
+                raise RetrievalError(f"{error}; is {self._settings.url} a retrieval server? {_head(reply)}") from error
         return found
 
-    def _post(self, body: bytes, deadline: Deadline) -> Answer:
-        answer = self._pool.request("POST", self._path, body, deadline=deadline, patience=self._patience)
-        if answer.status != 200:
-            raise RetrievalError(f"expected results from {self._settings.url}, {_head(answer)}; see the server's log")
-        self._check_fingerprint(answer)
-        return answer
+    def _request(self, method: str, path: str, body: bytes | None, deadline: Deadline) -> Reply:
+        try:
+            return self._client.request(
+                (method, path), body, lambda reply: reply, patience=Patience(), deadline=deadline
+            )
+        except NoReply as error:
+            got = _head(error.reply) if error.reply else f"got {error.got}"
+            wanted = f"expected an answer from {self._client.address}{path} within {deadline.timeout_s:g} s"
+            raise RetrievalError(f"{wanted}, {got} after {error.n_tries} attempts; is the server running?") from error
 
-    def _check_fingerprint(self, answer: Answer) -> None:
-        got = answer.headers.get(FINGERPRINT_HEADER)
+    def _check(self, reply: Reply) -> None:
+        if reply.status != 200:
+            raise RetrievalError(f"expected results from {self._settings.url}, {_head(reply)}; see the server's log")
+        got = reply.headers.get(FINGERPRINT_HEADER)
         if self._fingerprint is not None and got != self._fingerprint:
             remedy = "serve the same files" if got else "pass check_corpus=False if that is meant"
             wanted = f"expected the corpus {self._fingerprint!r} at {self._settings.url}"
             raise RetrievalError(f"{wanted}, got {got!r}; {remedy}")
 
-    def _server_limits(self, deadline: Deadline) -> _ServerLimits:
-        """Return what the server says of its limits, asked once; a server without ``/health`` has none known."""
+    def _server_limits(self, deadline: Deadline) -> tuple[int, int]:
+        """Return how many queries and bytes the server takes in a request, asked once."""
         if self._limits is None:
             health = self._path.rpartition("/")[0] + "/health"
-            answer = self._pool.request("GET", health, b"", deadline=deadline, patience=self._patience)
-            self._limits = _parse_limits(answer, self._settings.max_queries)
+            reply = self._request("GET", health, None, deadline)
+            self._limits = _parse_limits(reply, self._settings.max_queries)
         return self._limits
 
 
-def _remake(settings: RemoteSettings, fingerprint: str | None) -> RemoteRetriever:
-    return RemoteRetriever(settings, fingerprint=fingerprint)
-
-
-def _parse_url(url: str) -> tuple[Address, str]:
-    remedy = "write it as http://host:port"
+def _parse_url(url: str) -> SplitResult:
     try:
-        parts = urlsplit(url)
-        port = parts.port
+        parts = split_url(url)
+        if not url.isascii() or not url.isprintable() or " " in url or parts.query or parts.fragment:
+            raise ValueError("a space, a query or the like")
+        return parts
     except ValueError as error:
-        raise ConfigError(f"expected the URL of a retrieval server, got {url!r} ({error}); {remedy}") from error
-    is_clean = url.isascii() and url.isprintable() and " " not in url and not parts.query and not parts.fragment
-    if parts.scheme not in ("http", "https") or not parts.hostname or not is_clean:
-        raise ConfigError(f"expected the URL of a retrieval server, got {url!r}; {remedy}")
-    path = parts.path if parts.path.strip("/") else "/retrieve"
-    return Address(parts.hostname, port, is_secure=parts.scheme == "https"), path
+        wanted = f"expected the URL of a retrieval server, got {url!r} ({error})"
+        raise ConfigError(f"{wanted}; write it as http://host:port") from error
 
 
-def _batches(queries: Sequence[str], limits: _ServerLimits) -> list[list[str]]:
+def _batches(queries: Sequence[str], max_queries: int, max_body_bytes: int) -> list[list[str]]:
     """Split queries so that each request keeps to the limits of the server."""
-    room = limits.max_body_bytes - 100  # the rest of the request
+    room = max_body_bytes - 100  # the rest of the request
     batches: list[list[str]] = []
     n_bytes = 0
     for query in queries:
         size = len(json.dumps(query)) + 2
-        if not batches or len(batches[-1]) >= limits.max_queries or n_bytes + size > room:
+        if not batches or len(batches[-1]) >= max_queries or n_bytes + size > room:
             batches.append([])
             n_bytes = 0
         batches[-1].append(query)
@@ -164,19 +154,19 @@ def _batches(queries: Sequence[str], limits: _ServerLimits) -> list[list[str]]:
     return batches
 
 
-def _parse_limits(answer: Answer, max_queries: int) -> _ServerLimits:
+def _parse_limits(reply: Reply, max_queries: int) -> tuple[int, int]:
     """Read the limits from ``/health``; anything unexpected there says only that this is another kind of server."""
     body_bytes = 1 << 20
     try:
-        row = json.loads(answer.body)["limits"] if answer.status == 200 else {}
+        row = json.loads(reply.body)["limits"] if reply.status == 200 else {}
         max_queries = min(max_queries, int(row.get("max_queries", max_queries)))
         body_bytes = int(row.get("max_body_bytes", body_bytes))
     except (ValueError, KeyError, TypeError, AttributeError):
         pass
-    return _ServerLimits(max(1, max_queries), body_bytes)
+    return max(1, max_queries), body_bytes
 
 
-def _parse_answer(body: bytes, *, n_queries: int, k: int) -> list[list[SearchResult]]:
+def _parse_results(body: bytes, *, n_queries: int, k: int) -> list[list[SearchResult]]:
     try:
         answer = json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -212,6 +202,6 @@ def _parse_entry(entry: object) -> tuple[float, Passage]:
     return float(score), Passage(passage_id, title, text)
 
 
-def _head(answer: Answer) -> str:
-    text = answer.body[: 4 * HEAD_CHARS].decode("utf-8", "replace")[:HEAD_CHARS]
-    return f"got status {answer.status} with the body {text!r}"
+def _head(reply: Reply) -> str:
+    text = reply.body[: 4 * HEAD_CHARS].decode("utf-8", "replace")[:HEAD_CHARS]
+    return f"got status {reply.status} with the body {text!r}"

@@ -20,7 +20,8 @@ from ssp_env.errors import ConfigError, RetrievalError, needs
 from ssp_env.protocols import Corpus, Retriever
 from ssp_env.retrieval.encoders import is_model, loading, require_vocabulary
 from ssp_env.retrieval.nested import make_nested, split_base
-from ssp_env.retrieval.ranking import check_arguments, read_settings
+from ssp_env.retrieval.ranking import check_arguments
+from ssp_env.schema import parse
 from ssp_env.types import SearchResult
 
 SCORE_DECIMALS = 4
@@ -55,7 +56,7 @@ class RerankSettings:
 def make_rerank(corpus: Corpus, config: Mapping[str, object], index_dir: Path | None) -> RerankRetriever:
     """Make the retriever and the one it wraps from ``base`` and the keys of ``RerankSettings``."""
     base, rest = split_base(config, owner="rerank")
-    settings = read_settings(RerankSettings(), rest, owner="rerank")
+    settings = parse(RerankSettings, rest, what="'rerank'")
     if settings.depth <= 0 or settings.batch_size <= 0:
         raise ConfigError(f"expected positive numbers for 'rerank', got {settings!r}; the usual are 20 and 8")
     scorer = CrossEncoderScorer(settings.model, device=settings.device, batch_size=settings.batch_size)

@@ -18,7 +18,8 @@ from typing import Generic, TypeVar
 from ssp_env.errors import ConfigError
 from ssp_env.protocols import Corpus, Retriever
 from ssp_env.retrieval.nested import make_nested, split_base
-from ssp_env.retrieval.ranking import check_arguments, read_settings, suggest
+from ssp_env.retrieval.ranking import check_arguments
+from ssp_env.schema import parse, suggest
 from ssp_env.text import title_key
 from ssp_env.types import Passage, SearchResult
 
@@ -77,7 +78,7 @@ class BlocklistSettings:
 def make_blocked(corpus: Corpus, config: Mapping[str, object], index_dir: Path | None) -> BlockedRetriever:
     """Make the retriever and the one it wraps from ``base`` and the keys of ``BlocklistSettings``."""
     base, rest = split_base(config, owner="blocklist")
-    settings = read_settings(BlocklistSettings(), rest, owner="blocklist")
+    settings = parse(BlocklistSettings, rest, what="'blocklist'")
     if not settings.file:
         raise ConfigError("expected 'file' for 'blocklist', got none; name a JSON file of ids and titles")
     return BlockedRetriever(make_nested(base, corpus, index_dir), read_blocklist(Path(settings.file)))
@@ -191,7 +192,7 @@ class CacheSettings:
 def make_cache(corpus: Corpus, config: Mapping[str, object], index_dir: Path | None) -> CachedRetriever:
     """Make the retriever and the one it wraps from ``base`` and the keys of ``CacheSettings``."""
     base, rest = split_base(config, owner="cache")
-    settings = read_settings(CacheSettings(), rest, owner="cache")
+    settings = parse(CacheSettings, rest, what="'cache'")
     if settings.max_mb < 0:
         raise ConfigError(f"expected 'max_mb' of at least 0, got {settings.max_mb!r}; 0 turns the cache off")
     name = json.dumps(base, sort_keys=True)

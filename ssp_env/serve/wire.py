@@ -11,8 +11,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 from ssp_env.errors import ConfigError, SSPError
+from ssp_env.schema import Count, Positive, check, load, shown, within
 from ssp_env.text import join_contents
 from ssp_env.types import Page, SearchResult
 
@@ -35,21 +37,19 @@ class ServeLimits:
         max_batch: Queries a search.
     """
 
-    max_queries: int = 256
-    max_k: int = 100
-    max_body_bytes: int = 1 << 20
-    max_requests: int = 1024
-    max_waiting_bytes: int = 64 << 20
-    max_waiting_queries: int = 16_384
-    deadline_s: float = 30.0
-    window_s: float = 0.002
-    max_batch: int = 64
+    max_queries: Count = 256
+    max_k: Count = 100
+    max_body_bytes: Count = 1 << 20
+    max_requests: Count = 1024
+    max_waiting_bytes: Count = 64 << 20
+    max_waiting_queries: Count = 16_384
+    deadline_s: Positive = 30.0
+    window_s: Annotated[float, within(0)] = 0.002
+    max_batch: Count = 64
 
     def __post_init__(self) -> None:
         """Check the limits."""
-        counts = (self.max_queries, self.max_k, self.max_body_bytes, self.max_requests, self.max_waiting_bytes)
-        if min(*counts, self.max_waiting_queries, self.max_batch) < 1 or self.deadline_s <= 0 or self.window_s < 0:
-            raise ConfigError(f"expected positive limits, got {self!r}; raise what is not")
+        check(self, what="the server's limits", error=ConfigError)
 
 
 class Refusal(SSPError):
@@ -85,6 +85,20 @@ class PageRequest:
     section: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class _SearchBody:
+    queries: tuple[str, ...]
+    topk: int | None = None
+    return_scores: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _PageBody:
+    title: str | None = None
+    id: str | None = None
+    section: str | None = None
+
+
 def dump(value: object) -> bytes:
     """Return strict JSON in UTF-8; raises ``ValueError`` for numbers that JSON does not have."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8")
@@ -96,19 +110,13 @@ def parse_search(body: bytes, limits: ServeLimits) -> SearchRequest:
     Raises:
         Refusal: 400 for what is no JSON object, 422 for a wrong value.
     """
-    row = _object(body)
-    queries = row.get("queries")
-    if not isinstance(queries, list) or not all(isinstance(query, str) for query in queries):
-        raise _invalid("queries", "a list of strings", queries)
-    if len(queries) > limits.max_queries:
-        raise _invalid("queries", f"at most {limits.max_queries} queries", len(queries))
-    k = DEFAULT_K if row.get("topk") is None else row["topk"]
-    if type(k) is not int or not 1 <= k <= limits.max_k:
-        raise _invalid("topk", f"a whole number between 1 and {limits.max_k}", k)
-    return_scores = False if row.get("return_scores") is None else row["return_scores"]
-    if not isinstance(return_scores, bool):
-        raise _invalid("return_scores", "true or false", return_scores)
-    return SearchRequest(tuple(queries), k, return_scores)
+    given = load(_SearchBody, body, what="a search", error=_invalid, broken=_no_json)
+    if len(given.queries) > limits.max_queries:
+        raise _invalid(f"expected at most {limits.max_queries} queries, got {len(given.queries)}; send fewer")
+    k = DEFAULT_K if given.topk is None else given.topk
+    if not 1 <= k <= limits.max_k:
+        raise _invalid(f"expected a whole number from 1 to {limits.max_k} for 'topk', got {shown(k)}; change it")
+    return SearchRequest(given.queries, k, bool(given.return_scores))
 
 
 def parse_page(body: bytes) -> PageRequest:
@@ -117,18 +125,10 @@ def parse_page(body: bytes) -> PageRequest:
     Raises:
         Refusal: 400 for what is no JSON object, 422 for a wrong value.
     """
-    row = _object(body)
-    for key in ("title", "id", "section"):
-        if not isinstance(row.get(key), str | None):
-            raise _invalid(key, "a string", row[key])
-    title, passage_id, section = row.get("title"), row.get("id"), row.get("section")
-    if (title is None) == (passage_id is None):
-        raise Refusal(422, "invalid_request", "expected either 'title' or 'id' (of a passage); send exactly one")
-    return PageRequest(
-        title if isinstance(title, str) else None,
-        passage_id if isinstance(passage_id, str) else None,
-        section if isinstance(section, str) else None,
-    )
+    given = load(_PageBody, body, what="a page request", error=_invalid, broken=_no_json)
+    if (given.title is None) == (given.id is None):
+        raise _invalid("expected either 'title' or 'id' (of a passage), got both or none; send exactly one")
+    return PageRequest(given.title, given.id, given.section)
 
 
 def render_results(results: Sequence[SearchResult], *, return_scores: bool) -> bytes:
@@ -153,15 +153,9 @@ def _hit(result: SearchResult, return_scores: bool) -> dict[str, object]:
     return {"document": document, "score": float(result.score)} if return_scores else document
 
 
-def _object(body: bytes) -> dict[str, object]:
-    try:
-        row = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise Refusal(400, "invalid_json", f"expected a JSON object in UTF-8, got {error}; fix the body") from error
-    if not isinstance(row, dict):
-        raise Refusal(400, "invalid_json", f"expected a JSON object, got a {type(row).__name__}; fix the body")
-    return row
+def _no_json(message: str) -> Refusal:
+    return Refusal(400, "invalid_json", message)
 
 
-def _invalid(key: str, expected: str, got: object) -> Refusal:
-    return Refusal(422, "invalid_request", f"expected {expected} for {key!r}, got {got!r:.80}; change it")
+def _invalid(message: str) -> Refusal:
+    return Refusal(422, "invalid_request", message)

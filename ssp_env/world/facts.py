@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Final, Protocol
 
 from ssp_env.types import Passage
@@ -58,12 +58,11 @@ def _pattern(templates: Iterable[str], types: str = "") -> re.Pattern[str]:
     return re.compile("|".join(parts))
 
 
-_INTRO: Final = _pattern(INTROS, "|".join(ENTITY_SHARES))
-_ALIAS: Final = _pattern(ALIASES)
-_SENTENCES: Final = {
-    kind: tuple((relation.name, _pattern(relation.sentences)) for relation in relations)
-    for kind, relations in BY_SUBJECT.items()
-}
+@cache
+def _patterns() -> tuple[re.Pattern[str], re.Pattern[str], dict[str, list[tuple[str, re.Pattern[str]]]]]:
+    """Return the patterns of introductions, of aliases and of the relations by type; compiling them takes a second."""
+    sentences = {kind: [(r.name, _pattern(r.sentences)) for r in relations] for kind, relations in BY_SUBJECT.items()}
+    return _pattern(INTROS, "|".join(ENTITY_SHARES)), _pattern(ALIASES), sentences
 
 
 def _group(match: re.Match[str], letter: str) -> str:
@@ -78,16 +77,17 @@ def read_passage(text: str) -> PassageFacts | None:
     do not matter.
     """
     sentences = [" ".join(part.split()) for part in text.lower().split(".")]
-    intro = _INTRO.fullmatch(sentences[0])
+    intro_pattern, alias_pattern, relation_patterns = _patterns()
+    intro = intro_pattern.fullmatch(sentences[0])
     if intro is None:
         return None
     subject, kind = _group(intro, "s"), _group(intro, "t")
     facts, aliases = [], []
     for sentence in sentences[1:]:
-        if match := _ALIAS.fullmatch(sentence):
+        if match := alias_pattern.fullmatch(sentence):
             aliases.append(_group(match, "o"))
             continue
-        for relation, pattern in _SENTENCES[kind]:
+        for relation, pattern in relation_patterns[kind]:
             if (match := pattern.fullmatch(sentence)) and _group(match, "s") == subject:
                 facts.append(Fact(subject, relation, _group(match, "o")))
                 break

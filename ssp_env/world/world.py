@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import factorial
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
 
+from ssp_env.schema import Natural, Share, check, within
 from ssp_env.storage import replacing
 from ssp_env.types import Answer, Passage, Task
 from ssp_env.world.names import Names, display
@@ -36,20 +38,14 @@ class WorldConfig:
     with a second name.
     """
 
-    seed: int = 0
-    n_entities: int = 200
-    one_to_one: float = 0.8
-    aliases: float = 0.1
+    seed: Natural = 0
+    n_entities: Annotated[int, within(100, 10_000_000)] = 200
+    one_to_one: Share = 0.8
+    aliases: Share = 0.1
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
-            raise ValueError(f"expected a whole number from 0 as seed, got {self.seed!r}")
-        if not 100 <= self.n_entities <= 10_000_000:
-            raise ValueError(f"expected n_entities in 100 .. 10,000,000, got {self.n_entities!r}")
-        for name in ("one_to_one", "aliases"):
-            if not 0.0 <= (value := getattr(self, name)) <= 1.0:
-                raise ValueError(f"expected {name} in 0 .. 1, got {value!r}")
+        """Check the ranges; raises ``ValueError`` if a value is out of range."""
+        check(self, what="the world", error=ValueError)
 
 
 class World:

@@ -3,7 +3,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from agents.hf import HFAgent, load_model  # noqa: E402
+from ssp_agents.hf import HFAgent, load_model  # noqa: E402
 from ssp_env.errors import ConfigError  # noqa: E402
 from ssp_env.types import Completion, Conversation, Final, Message, Sampling, ToolCall, Turn  # noqa: E402
 from tests.training.models import tiny_llama, word_tokenizer  # noqa: E402

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from agents.openai_api import MAX_STOPS, EndpointError, OpenAIAgent
+from ssp_agents.openai_api import MAX_STOPS, EndpointError, OpenAIAgent
 from ssp_env.errors import AgentError
 from ssp_env.registry import build_game
 from ssp_env.types import Completion, Conversation, JudgeCase, Message, Sampling, ToolCall, Turn
@@ -225,7 +225,7 @@ def test_limits_out_of_range_are_refused(changes: dict[str, float]) -> None:
 
 def test_an_endpoint_can_be_the_judge_of_a_game_configured_with_plain_json() -> None:
     with serve(lambda _: chat("Correct")) as endpoint:
-        agent = {"name": "agents.openai_api:OpenAIAgent", "kwargs": {"base_url": endpoint.url, "model": "m"}}
+        agent = {"name": "ssp_agents.openai_api:OpenAIAgent", "kwargs": {"base_url": endpoint.url, "model": "m"}}
         game = build_game({"judge": {"name": "model", "agent": agent}})
         (verdict,) = game.judge.judge([JudgeCase(question="Who?", answers=("Ada Finch",), response="A. Finch")])
     assert (verdict.label, verdict.method) == ("correct", "model")

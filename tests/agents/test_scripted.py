@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from agents.scripted import FunctionAgent, ReplayAgent
+from ssp_agents.scripted import FunctionAgent, ReplayAgent
 from ssp_env.errors import AgentError
 from ssp_env.types import Conversation, Message, Sampling
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from agents.stopping import cut_at_stop, missing_stop
+from ssp_agents.stopping import cut_at_stop, missing_stop
 
 STOP = ("</search>", "</answer>")
 

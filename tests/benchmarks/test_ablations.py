@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.ablations import cells as cells_module
 from benchmarks.ablations import learning_curve
-from benchmarks.ablations.arms import Cell, cell, merged, read_arms
+from benchmarks.ablations.arms import Cell, cell, flat, read_arms
 from benchmarks.ablations.cells import Result, read_result, run_cells
 from benchmarks.ablations.report import accuracy, draw, group_figures
 from benchmarks.card import ROOT
@@ -21,20 +21,20 @@ from benchmarks.run_ablations import main, parse_seeds
 from ssp_env.config import complete
 from ssp_env.errors import ConfigError, RunError
 from ssp_env.world import KINDS
-from training.config_json import to_json
+from training.config import to_json
 from training.evaluate import MEAN_KINDS, mean_accuracy
 
 FILE = ROOT / "benchmarks" / "arms.toml"
 SMALL = """
 kinds = ["1-hop", "2-hop"]
 seeds = [0, 1]
-base = { n_rounds = 2, first_world = 0, rule = { n_distractors = 6 } }
-seed_step = { first_world = 3 }
+base = { n_rounds = 2, world.first = 0, game.rule = { n_distractors = 6 } }
+seed_step = { world.first = 3 }
 [arms]
 start = { of = "play", at = "start" }
 play = {}
-same = { rule = { n_distractors = 6 } }
-other = { train_proposer = false, rule = { gate = false } }
+same = { game.rule = { n_distractors = 6 } }
+other = { proposer.train = false, game.rule = { gate = false } }
 [groups.main]
 title = "Main"
 arms = ["start", "other", "play"]
@@ -56,7 +56,7 @@ with open(run / "metrics.jsonl", "a") as file:
     for n in range(start, value("--n-rounds") + 1):
         if value("--seed") == 1 and not resumed and n == 1:
             sys.exit(1)
-        share = n / 10 + value("--seed") / 100 - 0.05 * ("--no-train-proposer" in arguments)
+        share = n / 10 + value("--seed") / 100 - 0.05 * ("--proposer.no-train" in arguments)
         line = {"round": n, "held_out/1-hop": share + 0.1, "held_out/2-hop": share, "valid_rate": 0.5 if n else None}
         file.write(json.dumps(line) + "\\n")
 """
@@ -70,23 +70,22 @@ def small(tmp_path):
 
 
 def test_every_arm_of_the_file_is_a_command_line_that_the_training_understands():
-    from training.run_ssp import parse
-    from training.settings import game_settings
+    from training.command_line import read_command
+    from training.games import game_settings
 
     file = read_arms(FILE)
     for name in file.arms:
         asked = cell(file, name, 2)
-        config = parse([*asked.flags, "--out", "x"])
+        config = read_command([*asked.flags, "--out", "x"]).run
         if "model" in asked.settings:
             model = ROOT / str(asked.settings["model"])
-            assert (model / "model.safetensors").exists() and config.prompt_set == "compact", name
-        for field, value in asked.settings.items():
-            if field == "model":
-                assert getattr(config, field) == str(Path(str(value)).absolute()), name
-            elif field != "rule":
-                assert getattr(config, field) == (tuple(value) if isinstance(value, list) else value), (name, field)
-        rules = complete(game_settings(config, world=0))["rules"]
-        assert {k: rules[k] for k in asked.settings["rule"]} == asked.settings["rule"], name
+            assert (model / "model.safetensors").exists() and config.game.prompt_set == "compact", name
+        rules = flat({"game": {"rule": complete(game_settings(config, world=0))["rules"]}})
+        got = {**flat(to_json(config)), **rules}
+        given = {**asked.settings}
+        if "model" in given:
+            given["model"] = str(Path(str(given["model"])).absolute())
+        assert {field: got[field] for field in given} == given, name
 
 
 def flags_of_make_run():
@@ -97,15 +96,15 @@ def flags_of_make_run():
 
 @pytest.mark.parametrize(("name", "flags"), [("slow-self-play", []), ("reluctant-self-play", flags_of_make_run())])
 def test_the_training_by_default_and_make_run_are_arms_of_the_file(name, flags, monkeypatch):
-    from training.config import resolved
-    from training.run_ssp import parse
-    from training.settings import game_settings
+    from training.command_line import read_command
+    from training.games import game_settings
 
     monkeypatch.chdir(ROOT)
-    arm = resolved(parse([*cell(read_arms(FILE), name, 0).flags, "--out", "x"]))
-    default = resolved(parse([*flags, "--out", "x"]))
-    differing = {name for name in to_json(arm) if getattr(arm, name) != getattr(default, name)}
-    assert differing == {"checkpoint_every", "eval_samples", "keep_checkpoints", "rule", "threads"}
+    arm = read_command([*cell(read_arms(FILE), name, 0).flags, "--out", "x"]).run
+    default = read_command([*flags, "--out", "x"]).run
+    first, second = flat(to_json(arm)), flat(to_json(default))
+    differing = {name for name in first if first[name] != second[name]}
+    assert differing == {"checkpoints.every", "eval.samples", "checkpoints.keep", "game.rule", "optimizer.threads"}
     assert complete(game_settings(arm, world=0))["rules"] == complete(game_settings(default, world=0))["rules"]
 
 
@@ -146,11 +145,13 @@ def test_a_cell_is_the_same_wherever_it_is_asked_for(tmp_path, monkeypatch):
 
 def test_rules_merge_one_by_one_and_seeds_move_what_steps(small):
     file = read_arms(small)
-    assert merged({"rule": {"a": 1, "b": 2}, "x": 1}, {"rule": {"b": 3}}) == {"x": 1, "rule": {"a": 1, "b": 3}}
+    small.write_text(SMALL.replace("n_distractors = 6 } }", "n_distractors = 6, min_words = 1 } }", 1))
+    same = cell(read_arms(small), "same", 0).settings
+    assert same["game.rule.n_distractors"] == 6 and same["game.rule.min_words"] == 1
     asked = cell(file, "other", 1)
-    assert asked.settings["first_world"] == 3 and asked.settings["seed"] == 1
-    assert "--no-train-proposer" in asked.flags
-    at = asked.flags.index("--rule")
+    assert asked.settings["world.first"] == 3 and asked.settings["seed"] == 1
+    assert "--proposer.no-train" in asked.flags
+    at = asked.flags.index("--game.rule")
     assert asked.flags[at + 1 : at + 3] == ["gate=false", "n_distractors=6"]
 
 

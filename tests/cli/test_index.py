@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import get_args, get_type_hints
 
 import pytest
-from ssp_env.retrieval.index_kinds import KINDS
 
 from ssp_env.build.plans import Room
 from ssp_env.build.vectors import DTYPES
@@ -14,6 +13,7 @@ from ssp_env.cli.main import main
 from ssp_env.corpus import open_corpus
 from ssp_env.retrieval import make_retriever
 from ssp_env.retrieval.encoders import PRESETS
+from ssp_env.retrieval.faiss_index import KINDS
 from ssp_env.world import World, WorldConfig
 from tests.retrieval.test_encoders import model
 

@@ -8,8 +8,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from agents.openai_api import OpenAIAgent
-from agents.scripted import FunctionAgent, ReplayAgent
+from ssp_agents.openai_api import OpenAIAgent
+from ssp_agents.scripted import FunctionAgent, ReplayAgent
 from ssp_env.errors import AgentError
 from ssp_env.protocols import Agent
 from ssp_env.types import Conversation, Message, Sampling

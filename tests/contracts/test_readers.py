@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ssp_env.config import complete, reader_maker
+from ssp_env.config import complete, reader_settings
 from ssp_env.errors import ConfigError
 from ssp_env.game import readers
 from ssp_env.game.readers import AgentReader
@@ -18,7 +18,7 @@ from tests.fakes import PASSAGES, BrokenAgent, ScriptedAgent
 
 def by_judge(agent: Agent) -> Reader:
     full = complete({"judge": {"name": "model", "agent": "x"}, "reader": "judge"})
-    reader = reader_maker(full)(lambda spec: agent)
+    reader = reader_settings(full).build(lambda spec: agent, full)
     assert reader is not None
     return reader
 
@@ -47,12 +47,13 @@ def reader(request: pytest.FixtureRequest) -> Reader:
 
 def test_every_reader_is_on_the_list_but_the_policy_which_is_none() -> None:
     assert {name.partition("_")[0] for name in READERS} == set(readers.READERS) - {"policy"}
-    assert reader_maker(complete({"reader": "policy"}))(lambda spec: BrokenAgent()) is None
+    full = complete({"reader": "policy"})
+    assert reader_settings(full).build(lambda spec: BrokenAgent(), full) is None
 
 
 @pytest.mark.parametrize("name", sorted(readers.READERS))
 def test_settings_that_do_not_exist_are_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match=f"expected '{name}' with settings of its own as reader, got .*surprise"):
+    with pytest.raises(ConfigError, match=f"expected a setting of reader '{name}', got 'surprise'"):
         complete({"reader": {"name": name, "surprise": 1}})
 
 

@@ -142,13 +142,16 @@ def test_pickled_store_opens_the_files_again(store: PageStore) -> None:
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ("{", "one JSON object a line"),
+        ("{", "one JSON object"),
         ("[1]", "a JSON object"),
         ('{"id": "", "title": "T", "sections": [{"heading": "", "level": 1, "text": ""}]}', "'id'"),
         ('{"id": "9", "title": " ", "sections": [{"heading": "", "level": 1, "text": ""}]}', "'title'"),
         ('{"id": "9", "title": "T", "sections": []}', "'sections'"),
-        ('{"id": "9", "title": "T", "sections": ["text"]}', "a section"),
-        ('{"id": "9", "title": "T", "sections": [{"heading": "", "level": "1", "text": ""}]}', "'level'"),
+        ('{"id": "9", "title": "T", "sections": ["text"]}', r"'sections\[0\]' of a page, got 'text'"),
+        (
+            '{"id": "9", "title": "T", "sections": [{"heading": "", "level": "1", "text": ""}]}',
+            "'sections.0..level'",
+        ),
         ('{"id": "9", "title": "T", "sections": [{"heading": "", "level": 1, "text": ""}], "links": "x"}', "'links'"),
     ],
 )

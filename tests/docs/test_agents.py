@@ -49,9 +49,8 @@ def test_the_proposer_with_an_own_model_as_reader_and_opponent_plays(page: str, 
 def test_all_that_an_agent_gets_and_returns_is_described(page: str) -> None:
     (part,) = re.findall(r"^## What an agent gets and returns\n(.*?)^## ", page, re.DOTALL | re.MULTILINE)
     named = re.findall(r"`(\w+)", "".join(re.findall(r"^\|([^|]+)\|", part, re.MULTILINE)))
-    assert set(named) == {field.name for kind in (Conversation, Sampling, Completion) for field in fields(kind)} | {
-        "messages"
-    }
+    known = {field.name for kind in (Conversation, Sampling, Completion) for field in fields(kind)}
+    assert set(named) == known | {"messages", "text"}
 
 
 def test_the_classes_named_exist(page: str, folder: Path) -> None:

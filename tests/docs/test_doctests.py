@@ -9,7 +9,9 @@ import pytest
 
 from tests.test_architecture import ROOT, sources
 
-WITH_EXAMPLES = [path for path in sources("ssp_env", "agents") if ">>> " in (ROOT / path).read_text(encoding="utf-8")]
+WITH_EXAMPLES = [
+    path for path in sources("ssp_env", "ssp_agents") if ">>> " in (ROOT / path).read_text(encoding="utf-8")
+]
 
 
 @pytest.mark.parametrize("path", WITH_EXAMPLES)

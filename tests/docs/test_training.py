@@ -16,6 +16,8 @@ import pytest
 from ssp_env.game.rules import GameRules
 from ssp_env.types import Reason
 from tests.docs.pages import blocks_of, missing_links
+from training.command_line import read_command
+from training.config import PRESETS
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +56,14 @@ def test_the_settings_of_the_file_are_flags_too(page: str, flags: set[str]) -> N
     tables = {f"{group}.{name}" for group, value in settings.items() if isinstance(value, dict) for name in value}
     names = {name for name, value in settings.items() if not isinstance(value, dict)} | tables
     assert sorted({f"--{name.replace('_', '-')}" for name in names} - flags) == []
+
+
+def test_the_file_of_settings_is_read(page: str, tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(blocks_of(page, "toml")[0], encoding="utf-8")
+    config = read_command(["--config", str(file), "--out", str(tmp_path / "run")]).run
+    assert (config.n_rounds, config.solver.beta, config.game.rule) == (40, 0.02, ("n_distractors=4",))
+    assert config.optimizer == PRESETS["paper"].optimizer
 
 
 def test_the_rules_named_exist(page: str) -> None:

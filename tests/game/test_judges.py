@@ -119,7 +119,7 @@ def test_mode_limits_the_exact_judge_to_one_normalisation() -> None:
     accent, dash = case("Låke Tarn"), case("co-operate", "cooperate")
     assert [v.correct for v in ExactJudge("paper").judge([accent, dash])] == [False, True]
     assert [v.correct for v in ExactJudge("unicode").judge([accent, dash])] == [True, False]
-    with pytest.raises(ConfigError, match="expected a mode out of"):
+    with pytest.raises(ConfigError, match="expected a mode, got 'squad'; choose one of"):
         ExactJudge("squad")  # type: ignore[arg-type]
 
 

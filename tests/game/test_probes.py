@@ -254,7 +254,7 @@ def test_a_retriever_that_breaks_at_a_later_step_is_our_failure() -> None:
 def test_rules_about_rivals_need_a_probe_that_uses_them(changes) -> None:
     with pytest.raises(ConfigError, match="ask_for_all=true"):
         rules("world", **changes)
-    with pytest.raises(ConfigError, match="rival_hops to be a whole number from 1 to 3, got 4"):
+    with pytest.raises(ConfigError, match="a whole number from 1 to 3 for 'rival_hops' of the rules, got 4"):
         rules("world", ask_for_all=True, rival_hops=4)
 
 

@@ -12,8 +12,9 @@ import pytest
 
 from ssp_env.errors import ConfigError
 from ssp_env.game.rules import PRESETS, GameRules, rules
-from training.config import RunConfig, resolved
-from training.presets import OPTIMIZERS
+from training.config import PRESETS as LEARNING
+from training.config import resolved, to_json
+from training.run_folder import flat
 
 Values = dict[str, object]
 DISAGREEMENTS: dict[str, tuple[Values, Values]] = {
@@ -30,36 +31,36 @@ DISAGREEMENTS: dict[str, tuple[Values, Values]] = {
         {"min_chars": 10, "max_chars": 1000, "min_words": 10},
     ),
     "update order": (
-        {"update_order": "solver_first", "updates": "sequential"},
-        {"update_order": "proposer_first", "updates": "sequential"},
+        {"update_order": "solver_first", "optimizer.updates": "sequential"},
+        {"update_order": "proposer_first", "optimizer.updates": "sequential"},
     ),
     "solver advantage": (
-        {"solver_advantage": "mean", "solver_aggregation": "row_mean", "n_solves": 5},
-        {"solver_advantage": "grpo", "solver_aggregation": "row_mean", "n_solves": 5},
+        {"solver.advantage": "mean", "solver.aggregation": "row_mean", "n_solves": 5},
+        {"solver.advantage": "grpo", "solver.aggregation": "row_mean", "n_solves": 5},
     ),
     "proposer loss": (
         {
-            "proposer_advantage": "raw",
-            "proposer_aggregation": "token_sum",
-            "proposer_beta": 0.0,
-            "proposer_clip_low": 0.0,
-            "proposer_clip_high": 0.0,
-            "proposer_weight": 1.0,
+            "proposer.advantage": "raw",
+            "proposer.aggregation": "token_sum",
+            "proposer.beta": 0.0,
+            "proposer.clip_low": 0.0,
+            "proposer.clip_high": 0.0,
+            "proposer.weight": 1.0,
         },
         {
-            "proposer_advantage": "raw",
-            "proposer_aggregation": "row_mean",
-            "proposer_beta": pytest.approx(0.4 * 0.01),
-            "proposer_clip_low": 0.2,
-            "proposer_clip_high": 0.285,
-            "proposer_weight": 0.4,
+            "proposer.advantage": "raw",
+            "proposer.aggregation": "row_mean",
+            "proposer.beta": pytest.approx(0.4 * 0.01),
+            "proposer.clip_low": 0.2,
+            "proposer.clip_high": 0.285,
+            "proposer.weight": 0.4,
         },
     ),
     "solver format": ({"solver_reward": "strict"}, {"solver_reward": "overlisting"}),
     "solver reward": ({"solver_reward": "strict"}, {"solver_reward": "overlisting"}),
-    "temperature": ({"temperature": 1.0}, {"temperature": 1.0}),
+    "temperature": ({"sampling.temperature": 1.0}, {"sampling.temperature": 1.0}),
     "batch filling": ({"filling": "reset", "reset_every": 10}, {"filling": "reset", "reset_every": 10}),
-    "RAG answerer": ({"reader": "policy"}, {"reader": "judge"}),
+    "RAG answerer": ({"game.reader": "policy"}, {"game.reader": "judge"}),
     # On the following the paper is silent.
     "leakage": ({"leak": "normalized"}, {"leak": "substring"}),
     "a completion without an action": ({"end_on_invalid": False}, {"end_on_invalid": True}),
@@ -68,8 +69,9 @@ DISAGREEMENTS: dict[str, tuple[Values, Values]] = {
 
 def settings_of(preset: str) -> Values:
     """Everything that the presets of a name decide, together with the defaults that no preset changes."""
-    run = resolved(RunConfig(corpus=("x",), rules=preset, optimizer=preset))  # type: ignore[arg-type]
-    return {**{f.name: getattr(run, f.name) for f in fields(run)}, **asdict(PRESETS[preset])}
+    learning = LEARNING[preset]
+    run = resolved(replace(learning, corpus=("x",), game=replace(learning.game, rules=preset)))
+    return {**flat(to_json(run)), **asdict(PRESETS[preset])}
 
 
 @pytest.mark.parametrize("topic", DISAGREEMENTS)
@@ -80,7 +82,7 @@ def test_presets_follow_the_paper_and_the_code(topic: str) -> None:
 
 
 def test_every_difference_of_the_presets_is_a_disagreement_of_the_sources() -> None:
-    paper, code = ({**asdict(PRESETS[name]), **asdict(OPTIMIZERS[name])} for name in ("paper", "code"))
+    paper, code = ({**asdict(PRESETS[name]), **flat(to_json(LEARNING[name]))} for name in ("paper", "code"))
     listed = {name for row in DISAGREEMENTS.values() for values in row for name in values}
     assert {name for name in paper if paper[name] != code[name]} <= listed
 
@@ -114,17 +116,17 @@ def test_rules_change_single_fields() -> None:
     ("changes", "message"),
     [
         ({"fillin": "none"}, "did you mean 'filling'"),
-        ({"filling": "rest"}, "expected filling out of .*, got 'rest'; did you mean 'reset'"),
+        ({"filling": "rest"}, "expected one of .* for 'filling' of the rules, got 'rest'; did you mean 'reset'"),
         ({"proposer_reward": "zero_sums"}, "did you mean 'zero_sum'"),
-        ({"solver_reward": "xyz"}, "name one of these"),
+        ({"solver_reward": "xyz"}, "choose one of .*'strict'"),
         ({"leak": None}, "got None"),
-        ({"n_solves": 0}, "expected n_solves to be a whole number from 1, got 0"),
+        ({"n_solves": 0}, "expected a whole number of at least 1 for 'n_solves' of the rules, got 0"),
         ({"n_solves": 2.5}, "got 2.5"),
-        ({"n_distractors": -1}, "from 0, got -1"),
+        ({"n_distractors": -1}, "at least 0 for .*, got -1"),
         ({"n_distractors": True}, "got True"),
-        ({"gate": "yes"}, "expected gate to be true or false, got 'yes'"),
-        ({"invalid_reward": float("nan")}, "finite invalid_reward"),
-        ({"invalid_reward": "0"}, "finite invalid_reward"),
+        ({"gate": "yes"}, "expected true or false for 'gate' of the rules, got 'yes'"),
+        ({"invalid_reward": float("nan")}, "finite number for 'invalid_reward'"),
+        ({"invalid_reward": "0"}, "finite number for 'invalid_reward'"),
         ({"max_chars": 5}, "expected max_chars of at least min_chars"),
     ],
 )

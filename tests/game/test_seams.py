@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import gymnasium as gym
 import pytest
@@ -14,6 +16,7 @@ from ssp_env.game.judges import JUDGES
 from ssp_env.game.readers import READERS
 from ssp_env.game.roles import ROLES, Role
 from ssp_env.game.tools import TOOLS, SearchTool
+from ssp_env.protocols import AgentOf
 from ssp_env.registry import build_game, clear
 from ssp_env.types import Completion, JudgeCase, Message, Task, Verdict
 from tests.fakes import BrokenRetriever, FakeRetriever, FixedReader, NoteTool
@@ -27,6 +30,20 @@ class LoudJudge:
 
     def judge(self, cases: list[JudgeCase]) -> list[Verdict]:
         return [Verdict("correct" if case.response.isupper() else "wrong", "loud") for case in cases]
+
+
+@dataclass(frozen=True, slots=True)
+class LoudSettings:
+    def build(self, agent_of: AgentOf) -> LoudJudge:
+        return LoudJudge()
+
+
+@dataclass(frozen=True, slots=True)
+class FixedSettings:
+    response: str
+
+    def build(self, agent_of: AgentOf, game: Mapping[str, object]) -> FixedReader:
+        return FixedReader(self.response)
 
 
 class Critic(Role):
@@ -45,8 +62,8 @@ def note(monkeypatch) -> NoteTool:
     tool = NoteTool()
     clear()
     monkeypatch.setitem(TOOLS, "note", lambda corpus, retriever, top_k: tool)
-    monkeypatch.setitem(JUDGES, "loud", lambda: lambda agent_of: LoudJudge())
-    monkeypatch.setitem(READERS, "fixed", lambda config, *, response: lambda agent_of: FixedReader(response))
+    monkeypatch.setitem(JUDGES, "loud", LoudSettings)
+    monkeypatch.setitem(READERS, "fixed", FixedSettings)
     monkeypatch.setitem(ssp_env.retrieval.RETRIEVERS, "fake", "tests.game.test_seams:make_fake")
     yield tool
     clear()

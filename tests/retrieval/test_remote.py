@@ -17,8 +17,8 @@ import pytest
 
 from ssp_env.corpus import MemoryCorpus
 from ssp_env.errors import ConfigError, RetrievalError
+from ssp_env.http import Patience
 from ssp_env.retrieval import make_retriever
-from ssp_env.retrieval.connections import Deadline, Patience
 from ssp_env.retrieval.remote import RemoteRetriever, RemoteSettings
 from ssp_env.text import join_contents
 from ssp_env.types import SearchResult
@@ -359,17 +359,3 @@ def test_settings_have_an_upper_limit(settings: dict[str, float]) -> None:
 def test_k_must_be_positive_without_asking_the_server() -> None:
     with pytest.raises(ValueError, match="positive k"):
         remote(f"http://127.0.0.1:{unused_port()}").search(["river"], 0)
-
-
-def test_pauses_double_up_to_the_longest_and_honour_retry_after() -> None:
-    patience = Patience(first_s=0.1, longest_s=2.0)
-    for attempt, most in enumerate((0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0)):
-        assert most / 2 <= patience.pause_s(attempt, 0.0) <= most
-    assert 0.5 <= patience.pause_s(0, 1.0) <= 1.0
-    assert patience.pause_s(10**6, 10.0**6) <= 2.0
-
-
-def test_deadline_that_is_over_raises() -> None:
-    assert 0 < Deadline(10).left_s() <= 10
-    with pytest.raises(TimeoutError):
-        Deadline(0).left_s()

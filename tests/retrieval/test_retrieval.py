@@ -10,7 +10,8 @@ import pytest
 from ssp_env.corpus import open_corpus
 from ssp_env.errors import ConfigError
 from ssp_env.retrieval import make_retriever
-from ssp_env.retrieval.ranking import index_folder, rank, read_settings
+from ssp_env.retrieval.ranking import index_folder, rank
+from ssp_env.schema import parse
 from tests.retrieval_fakes import small_corpus
 
 
@@ -37,12 +38,12 @@ class Settings:
 
 @pytest.mark.parametrize("config", [{"n": True}, {"n": 1.0}, {"n": "1"}, {"share": "x"}, {"share": None}])
 def test_settings_of_another_type_are_refused(config: dict[str, object]) -> None:
-    with pytest.raises(ConfigError, match="expected (int|float) for"):
-        read_settings(Settings(), config, owner="x")
+    with pytest.raises(ConfigError, match="expected a (whole )?number for"):
+        parse(Settings, config, what="'x'")
 
 
 def test_an_integer_serves_as_a_float_setting() -> None:
-    assert read_settings(Settings(), {"share": 1, "n": 2}, owner="x") == Settings(share=1, n=2)
+    assert parse(Settings, {"share": 1, "n": 2}, what="'x'") == Settings(share=1, n=2)
 
 
 def test_settings_name_index_folders() -> None:

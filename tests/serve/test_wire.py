@@ -33,15 +33,15 @@ def test_unknown_keys_are_ignored() -> None:
 @pytest.mark.parametrize(
     ("body", "status", "problem"),
     [
-        (b"", 400, "a JSON object"),
-        (b"\xff", 400, "a JSON object"),
-        (b"[1]", 400, "got a list"),
-        (b"[" * 100_000, 400, "a JSON object"),
-        (b"{}", 422, "a list of strings for 'queries', got None"),
+        (b"", 400, "one JSON object in UTF-8"),
+        (b"\xff", 400, "one JSON object in UTF-8"),
+        (b"[1]", 400, "a JSON object, got .1."),
+        (b"[" * 100_000, 400, "one JSON object in UTF-8"),
+        (b"{}", 422, "a list of strings for 'queries' of a search, got none"),
         (b'{"queries": "a"}', 422, "a list of strings"),
-        (b'{"queries": ["a", 1]}', 422, "a list of strings"),
-        (b'{"queries": ["a", "b", "c", "d"]}', 422, "at most 3 queries for 'queries', got 4"),
-        (b'{"queries": ["a"], "topk": 0}', 422, "between 1 and 10 for 'topk', got 0"),
+        (b'{"queries": ["a", 1]}', 422, r"a string for 'queries\[1\]' of a search, got 1"),
+        (b'{"queries": ["a", "b", "c", "d"]}', 422, "at most 3 queries, got 4"),
+        (b'{"queries": ["a"], "topk": 0}', 422, "from 1 to 10 for 'topk', got 0"),
         (b'{"queries": ["a"], "topk": 11}', 422, "got 11"),
         (b'{"queries": ["a"], "topk": true}', 422, "got True"),
         (b'{"queries": ["a"], "topk": "3"}', 422, "got '3'"),
@@ -80,7 +80,7 @@ def test_answer_holds_one_list_a_query() -> None:
 
 
 def test_limits_must_be_positive() -> None:
-    with pytest.raises(ConfigError, match="positive limits"):
+    with pytest.raises(ConfigError, match="at least 1 for 'max_k'"):
         ServeLimits(max_k=0)
-    with pytest.raises(ConfigError, match="positive limits"):
+    with pytest.raises(ConfigError, match="above 0 for 'deadline_s'"):
         ServeLimits(deadline_s=0)

@@ -6,6 +6,7 @@ import pytest
 from ssp_env.types import Answer, Completion, Conversation, Final, Message, Round, Task, Trajectory, Turn, Validation
 from training.config import RunConfig, resolved
 from training.driver import scored_rows
+from training.settings import RoleSettings
 
 SEED, TASK = Answer("s", "x"), Task("t", "q", ("x",))
 
@@ -30,7 +31,7 @@ def played(proposer_reward, solver_rewards, **changes):
     )
 
 
-CONFIG = resolved(RunConfig(solver_advantage="mean", proposer_advantage="raw"))
+CONFIG = resolved(RunConfig(solver=RoleSettings(advantage="mean"), proposer=RoleSettings(advantage="raw")))
 ROUNDS = [played(0.5, [1.0, 0.0]), played(0.0, [1.0, 1.0, None]), played(None, [])]
 
 
@@ -50,8 +51,8 @@ def test_each_role_has_its_own_estimator_and_token_mean():
 @pytest.mark.parametrize(
     ("changes", "roles"),
     [
-        ({"train_proposer": False}, {"solver"}),
-        ({"train_solver": False}, {"proposer"}),
+        ({"proposer": RoleSettings(train=False)}, {"solver"}),
+        ({"solver": RoleSettings(train=False)}, {"proposer"}),
         ({}, {"solver", "proposer"}),
     ],
 )
@@ -67,7 +68,7 @@ def test_solves_are_left_out_during_warm_up():
 
 def test_the_proposers_weight_scales_its_rows_only():
     plain, _ = scored_rows(ROUNDS, CONFIG)
-    weighted, _ = scored_rows(ROUNDS, replace(CONFIG, proposer_weight=0.4))
+    weighted, _ = scored_rows(ROUNDS, replace(CONFIG, proposer=RoleSettings(advantage="raw", weight=0.4)))
     np.testing.assert_allclose(by_role(weighted)["proposer"], 0.4 * np.array(by_role(plain)["proposer"]))
     assert by_role(weighted)["solver"] == by_role(plain)["solver"]
 
@@ -79,16 +80,17 @@ def asked(n_searches, reward, name):
 
 def test_hop_compares_proposals_of_the_same_demand():
     rounds = [asked(1, 1.0, "a"), asked(2, 5.0, "b"), asked(1, 0.0, "c"), asked(2, 5.0, "d")]
-    rows, _ = scored_rows(rounds, replace(CONFIG, proposer_advantage="hop"))
+    rows, _ = scored_rows(rounds, replace(CONFIG, proposer=RoleSettings(advantage="hop")))
     half = 1 / 4 / 2**0.5
     np.testing.assert_allclose(by_role(rows)["proposer"], [half, 0.0, -half, 0.0], atol=1e-5)
 
 
 def test_proposals_for_one_seed_are_a_group():
     rounds = [asked(1, reward, name) for name in "ab" for reward in (1.0, 0.0)]
-    rows, _ = scored_rows(rounds, replace(CONFIG, proposer_advantage="mean", proposals_per_answer=2))
+    config = replace(CONFIG, proposer=RoleSettings(advantage="mean"))
+    rows, _ = scored_rows(rounds, replace(config, proposals_per_answer=2))
     assert by_role(rows)["proposer"] == [0.125, -0.125, 0.125, -0.125]
-    rows, _ = scored_rows(rounds, replace(CONFIG, proposer_advantage="mean"))
+    rows, _ = scored_rows(rounds, config)
     assert by_role(rows)["proposer"] == [0.0] * 4
 
 

@@ -8,11 +8,12 @@ from ssp_env.game.pool import QuestionPool
 from ssp_env.types import Answer
 from training.config import RunConfig, resolved
 from training.games import build_games, demanding, fill_pool, plan_of_round
+from training.settings import EvalSettings, GameSettings, WorldSettings
 
 
 @pytest.fixture(scope="module")
 def worlds():
-    return build_games(resolved(RunConfig(train_worlds=2, eval_questions=4)))
+    return build_games(resolved(RunConfig(world=WorldSettings(2), eval=EvalSettings(questions=4))))
 
 
 def test_a_seed_may_be_proposed_for_several_times_in_a_row(worlds):
@@ -22,7 +23,7 @@ def test_a_seed_may_be_proposed_for_several_times_in_a_row(worlds):
 
 
 def test_the_worlds_of_the_games_are_known_and_their_numbers_chosen():
-    games = build_games(resolved(RunConfig(train_worlds=1, first_world=7, eval_questions=0)))
+    games = build_games(resolved(RunConfig(world=WorldSettings(1, first=7), eval=EvalSettings(questions=0))))
     assert [world.config.seed for world in games.worlds] == [7]
     assert games.worlds[0].passages == tuple(games.training[0].corpus.at(i) for i in range(200))
 
@@ -60,7 +61,12 @@ def test_titles_stand_in_for_missing_seeds_and_files_for_held_out_questions(tmp_
     questions = [{"question": f"Q{i}?", "answers": ["a"], "kind": "x"} for i in range(5)]
     tasks = jsonl(tmp_path / "t.jsonl", questions)
     config = resolved(
-        RunConfig(corpus=(corpus,), model=str(tmp_path), eval_tasks=tasks, eval_questions=3, pool_tasks=tasks)
+        RunConfig(
+            corpus=(corpus,),
+            model=str(tmp_path),
+            eval=EvalSettings(tasks=tasks, questions=3),
+            game=GameSettings(pool_tasks=tasks),
+        )
     )
     games = build_games(config)
     assert sorted(answer.text for answer in games.training[0].answers) == [f"T{i}" for i in range(9)]

@@ -1,21 +1,28 @@
 """What a run writes about its questions, and what it does when it collapses."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from agents.scripted import FunctionAgent
+from ssp_agents.scripted import FunctionAgent
 from ssp_env.errors import AgentError
 from ssp_env.world.experts import ExpertAgent
-from training.config import RunConfig, resolved
-from training.config_json import to_json
+from training.config import RunConfig, resolved, to_json
 from training.driver import SelfPlayDriver
 from training.games import build_games
 from training.monitor import figures, measure
 from training.progress import Progress
 from training.run_folder import RunFolder
+from training.settings import CheckpointSettings, EvalSettings, GameSettings, WorldSettings
 
-SMALL = {"answers_per_round": 6, "train_worlds": 2, "n_solves": 2, "n_rounds": 20, "eval_questions": 0, "eval_every": 2}
+SMALL = RunConfig(
+    answers_per_round=6,
+    n_rounds=20,
+    world=WorldSettings(2),
+    game=GameSettings(n_solves=2),
+    eval=EvalSettings(every=2, questions=0),
+)
 
 
 @pytest.fixture
@@ -24,7 +31,7 @@ def drive(tmp_path):
     opened = []
 
     def driven(**changes):
-        config = resolved(RunConfig(**SMALL | changes))
+        config = resolved(replace(SMALL, **changes))
         folder = RunFolder.create(tmp_path / "run", to_json(config))
         opened.append(folder)
         return SelfPlayDriver(config, build_games(config), folder, progress=Progress(config.n_rounds)), folder
@@ -96,13 +103,13 @@ def test_a_broken_agent_is_not_called_ignorant(drive):
 
 
 def test_no_world_no_truth():
-    games = build_games(resolved(RunConfig(**SMALL)))
+    games = build_games(resolved(SMALL))
     assert measure([], games) == [] and figures([], [], None) == {}
 
 
 @pytest.mark.parametrize("what", ["warn", "stop"])
 def test_a_collapse_warns_keeps_the_last_good_checkpoint_and_stops_if_asked_to(drive, capsys, what):
-    driver, folder = drive(on_collapse=what, keep_checkpoints=1)
+    driver, folder = drive(on_collapse=what, checkpoints=CheckpointSettings(keep=1))
     agents = [ExpertAgent()] * 2 + [FunctionAgent(lambda _: "nothing")] * 6
     ends = []
     for agent in agents:

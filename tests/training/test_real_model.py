@@ -34,7 +34,7 @@ def test_smollm_plays_and_learns_over_real_passages(data_dir, tmp_path):
     import torch
     from safetensors.torch import load_file
 
-    from agents.hf import HFAgent
+    from ssp_agents.hf import HFAgent
     from ssp_env.types import Conversation, Message, Sampling
     from training.convert_gguf import main as convert
     from training.run_ssp import main
@@ -44,18 +44,25 @@ def test_smollm_plays_and_learns_over_real_passages(data_dir, tmp_path):
     assert two_choice_questions(data_dir, tmp_path / "pool.jsonl") >= 15
     passages = sorted(map(str, data_dir.glob("passages_*.jsonl")))
     assert len(passages) == 7
-    flags = ["--model", str(model), "--corpus", *passages, "--index-dir", str(tmp_path / "index")]
-    flags += ["--pool-tasks", str(tmp_path / "pool.jsonl"), "--rule", "filling=reuse", "max_turns=2", "top_k=1"]
+    flags = ["--model", str(model), "--corpus", *passages, "--game.index-dir", str(tmp_path / "index")]
     flags += [
-        "--prompt-set",
+        "--game.pool-tasks",
+        str(tmp_path / "pool.jsonl"),
+        "--game.rule",
+        "filling=reuse",
+        "max_turns=2",
+        "top_k=1",
+    ]
+    flags += [
+        "--game.prompt-set",
         "worked",
-        "--n-solves",
+        "--game.n-solves",
         "6",
         "--answers-per-round",
         "3",
-        "--max-new-tokens",
+        "--sampling.max-new-tokens",
         "32",
-        "--lr",
+        "--optimizer.lr",
         "1e-5",
     ]
     assert main([*flags, "--n-rounds", "2", "--out", str(run)]) == 0

@@ -19,17 +19,20 @@ torch = pytest.importorskip("torch")
 
 from safetensors.torch import load_file  # noqa: E402
 
+from training.command_line import read_command  # noqa: E402
 from training.config import RunConfig  # noqa: E402
 from training.progress import Progress  # noqa: E402
-from training.run_ssp import main, parse  # noqa: E402
+from training.run_ssp import main  # noqa: E402
 
 SCRIPT = Path(__file__).resolve().parents[2] / "training" / "run_ssp.py"
 # Without the gate nearly every proposal is played, and each of those pays, so that every round has a gradient.
-SMALL = [
-    *("--rule", "gate=false", "proposer_reward=format", "min_words=1", "max_turns=3", "--n-solves", "3"),
-    *("--answers-per-round", "4", "--train-worlds", "2", "--eval-questions", "2", "--max-new-tokens", "24"),
-    *("--eval-every", "2", "--checkpoint-every", "2", "--proposer-advantage", "raw"),
+UNEXAMINED = [
+    *("--game.rule", "gate=false", "proposer_reward=format", "min_words=1", "max_turns=3", "--game.n-solves", "3"),
+    *("--answers-per-round", "4", "--world.number", "2", "--sampling.max-new-tokens", "24"),
+    *("--eval.every", "2", "--checkpoints.every", "2", "--proposer.advantage", "raw"),
 ]
+SMALL = [*UNEXAMINED, "--eval.questions", "2"]
+UNEXAMINED += ["--eval.questions", "0"]
 
 
 def lines(path, name):
@@ -73,7 +76,7 @@ def test_a_run_writes_every_round_whole(whole):
     assert all(len(game["solves"]) == 3 for game in games if game["task"])
     assert {game["world"] for game in games} == {0, 1} and len({game["corpus"] for game in games}) == 2
     assert {p.name for p in whole.iterdir()} >= {"config.json", "curves.png", "checkpoints"}
-    assert parse(["--resume", "--out", str(whole)]).n_rounds == 4
+    assert read_command(["--resume", "--out", str(whole)]).run.n_rounds == 4
 
 
 def test_every_sampled_token_is_trained_and_the_weights_move(whole):
@@ -90,7 +93,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(whole, tmp_path):
     assert main(["--out", str(path), "--n-rounds", "2", *SMALL]) == 0
     with open(path / "metrics.jsonl", "a") as file:
         file.write('{"round": 3, "val')
-    assert main(["--resume", "--out", str(path), "--n-rounds", "4"]) == 0
+    assert main(["--resume", "--out", str(path), "--n-rounds", "4", "--checkpoints.keep", "3"]) == 0
     assert_same_run(whole, path, 4)
 
 
@@ -117,8 +120,9 @@ def test_a_run_stopped_at_once_says_what_is_lost_and_how_to_go_on(tmp_path, monk
             raise KeyboardInterrupt
 
     monkeypatch.setattr(Progress, "show", stop_at_the_third)
-    flags = ["--out", str(tmp_path / "run"), "--n-rounds", "4", *SMALL, "--eval-questions", "0"]
-    assert main([*flags, "--checkpoint-every", "1"]) == 130
+    at = UNEXAMINED.index("--checkpoints.every") + 1
+    flags = ["--out", str(tmp_path / "run"), "--n-rounds", "4", *UNEXAMINED[:at], "1", *UNEXAMINED[at + 1 :]]
+    assert main(flags) == 130
     shown = capsys.readouterr()
     assert "after round 2, up to round 3, is lost" in shown.err and "--resume --out" in shown.err
     assert "Playing 4 rounds" in shown.out and "generated worlds" in shown.out
@@ -139,7 +143,7 @@ def test_a_finished_run_tells_its_files_the_best_policy_and_how_to_play_more_rou
         assert f"\n  {file} " in shown and (whole / file).exists()
     assert shown.count(", the best: ") == 1 and f"{named['best']}  policy after round" in shown
     command = shlex.split(shown.partition("More rounds: ")[2])
-    assert parse(command[2:]).n_rounds == 8, "the command that is shown is one that works"
+    assert read_command(command[2:]).run.n_rounds == 8, "the command that is shown is one that works"
 
 
 def test_a_finished_run_keeps_no_file_that_only_a_running_one_needs(whole):
@@ -151,10 +155,11 @@ def test_a_finished_run_keeps_no_file_that_only_a_running_one_needs(whole):
     [
         (["--out", "{whole}"], "--resume"),
         (["--resume", "--out", "{whole}", "--seed", "1"], "seed"),
+        (["--resume", "--out", "{whole}", "--eval.world", "1001"], "'eval.world'"),
         (["--resume", "--out", "{new}"], "without --resume"),
         (["--out", "{new}", "--model", "{new}"], "save_pretrained"),
-        (["--out", "{new}", "--rule", "fillin=reuse"], "fillin"),
-        (["--out", "{new}", "--max-context", "5"], "raise --max-context"),
+        (["--out", "{new}", "--game.rule", "fillin=reuse"], "fillin"),
+        (["--out", "{new}", "--sampling.max-context", "5"], "raise --sampling.max-context"),
         (["--out", "{new}", "--corpus", "{new}/none.jsonl", "--model", "x"], "none.jsonl"),
     ],
 )
@@ -175,14 +180,17 @@ def test_several_processes_are_refused(tmp_path, monkeypatch, capsys):
 
 
 def test_a_flag_given_twice_is_refused_before_it_hides_the_first(capsys):
-    assert main(["--rule", "n_distractors=2", "--rule", "n_solves=3"]) == 2
+    assert main(["--game.rule", "n_distractors=2", "--game.rule", "n_solves=3"]) == 2
     message = capsys.readouterr().err
     assert "give all its values after one flag" in message and "make run" not in message
-    assert main(["--demanded-searches", "3", "--demanded-searches", "2"]) == 2
+    assert main(["--config", "training/make_run.toml", "--config", "mine.toml"]) == 2
     assert "make run RUN= ARGS=" in capsys.readouterr().err
     for flags in (
-        ["--rule=n_distractors=2", "--rule", "n_solves=3"],
+        ["--game.rule=n_distractors=2", "--game.rule", "n_solves=3"],
         ["--demanded_searches=1", "--demanded-searches", "2"],
+        ["--seed", "1", "--seed", "2"],
+        ["--solver.train", "--solver.no-train"],
+        ["--resume", "--no-resume"],
     ):
         assert main(flags) == 2
         assert "2 times" in capsys.readouterr().err
@@ -190,7 +198,7 @@ def test_a_flag_given_twice_is_refused_before_it_hides_the_first(capsys):
 
 def test_a_home_folder_is_found_again(whole, monkeypatch):
     monkeypatch.setenv("HOME", str(whole.parent))
-    assert parse(["--resume", f"--out=~/{whole.name}"]).out == str(whole)
+    assert read_command(["--resume", f"--out=~/{whole.name}"]).run.out == str(whole)
 
 
 def test_an_unknown_flag_is_refused(capsys):
@@ -201,9 +209,9 @@ def test_an_unknown_flag_is_refused(capsys):
 
 @pytest.mark.parametrize("frozen", ["proposer", "solver"])
 def test_a_role_that_is_not_trained_is_played_by_the_initial_policy(tmp_path, frozen):
-    flags = ["--n-rounds", "2", *SMALL, f"--no-train-{frozen}", "--eval-questions", "0"]
+    flags = ["--n-rounds", "2", *UNEXAMINED, f"--{frozen}.no-train"]
     for lr in ("0", "0.05"):
-        assert main(["--out", str(tmp_path / lr), *flags, "--lr", lr]) == 0
+        assert main(["--out", str(tmp_path / lr), *flags, "--optimizer.lr", lr]) == 0
     still, moved = (
         [game["proposal"]["turns"] for game in lines(tmp_path / lr, "rounds.jsonl")] for lr in ("0", "0.05")
     )
@@ -213,15 +221,15 @@ def test_a_role_that_is_not_trained_is_played_by_the_initial_policy(tmp_path, fr
 
 def test_sequential_updates_and_kl_are_logged_by_role(tmp_path):
     path = tmp_path / "run"
-    flags = ["--n-rounds", "1", *SMALL, "--optimizer", "code", "--eval-questions", "0"]
+    flags = ["--n-rounds", "1", *UNEXAMINED, "--preset", "code"]
     assert main(["--out", str(path), *flags]) == 0
     figures = lines(path, "metrics.jsonl")[-1]
     assert {"solver/loss", "proposer/loss", "proposer/grad_norm"} <= set(figures)
 
 
 def test_defaults_are_the_embedded_run():
-    config = parse([])
-    assert (config.corpus, config.train_worlds, config.eval_world) == ((), 8, 1000)
+    config = read_command([]).run
+    assert (config.corpus, config.world.number, config.eval.world) == ((), 8, 1000)
     assert config.model == RunConfig().model
 
 

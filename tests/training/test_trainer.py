@@ -14,9 +14,11 @@ from trl import GRPOTrainer
 from ssp_env.errors import ConfigError, RunError
 from ssp_env.types import Sampling
 from tests.training.models import tiny_llama, word_tokenizer
+from training.config import RunConfig
 from training.rows import TrainingRow
-from training.trainer import SelfPlayTrainer, micro_batches
-from training.update import UPDATES, RoleLoss, RoundEnd, ScoredRow, UpdateSettings
+from training.settings import OptimizerSettings, RoleSettings
+from training.trainer import SelfPlayTrainer, micro_batches, updates_of_round
+from training.update import RoundEnd, ScoredRow
 
 TOKENIZER = word_tokenizer()
 
@@ -51,19 +53,24 @@ ROWS = [
 ]
 
 
+def configured(*, n_rounds=1, solver=None, proposer=None, lr=1e-2, **optimizer):
+    roles = {"solver": solver or RoleSettings(), "proposer": proposer or RoleSettings()}
+    return RunConfig(n_rounds=n_rounds, optimizer=OptimizerSettings(lr=lr, **optimizer), **roles)
+
+
 def trained(tmp_path, driver, model=None, **settings):
     model = model or tiny_llama(TOKENIZER)
-    settings = UpdateSettings(output_dir=tmp_path, **({"n_rounds": 1, "lr": 1e-2} | settings))
-    trainer = SelfPlayTrainer(model, TOKENIZER, driver=driver, settings=settings)
+    config = configured(**settings)
+    trainer = SelfPlayTrainer(model, TOKENIZER, driver=driver, config=config, output_dir=tmp_path)
     trainer.train()
     return trainer
 
 
-@pytest.mark.parametrize("updates", ["joint", "solver_first"])
+@pytest.mark.parametrize("updates", ["joint", "sequential"])
 @pytest.mark.parametrize(("factor", "lr", "got"), [(math.nan, 1e-2, "loss nan"), (1.0, 1e300, "weights .*weight")])
 def test_an_update_that_spoils_the_policy_ends_the_run_before_it_is_noted_or_saved(tmp_path, updates, factor, lr, got):
     driver = FixedRounds([ScoredRow(s.row, s.coefficient * factor) for s in ROWS], save=True)
-    with pytest.raises(RunError, match=rf"after round 1, got .*{got}.*lower --lr"):
+    with pytest.raises(RunError, match=rf"after round 1, got .*{got}.*lower --optimizer.lr"):
         trained(tmp_path, driver, n_rounds=2, lr=lr, updates=updates)
     assert driver.metrics == driver.published == []
 
@@ -85,8 +92,8 @@ def plain_step(model, scored, *, reference=None, losses=None, old=None, optimize
         now = logprobs(model, s.row)[mask]
         before = now.detach() if old is None else torch.tensor(s.row.logprobs)[mask]
         ratio = (now - before).exp()
-        own = (losses or {}).get(s.row.role, RoleLoss())
-        clipped = ratio.clamp(1 - own.clip[0], 1 + own.clip[1]) if own.clip else ratio
+        own = (losses or {}).get(s.row.role, RoleSettings())
+        clipped = ratio.clamp(1 - own.clip_low, 1 + own.clip_high) if own.clip_low else ratio
         loss = loss - torch.min(s.coefficient * ratio, s.coefficient * clipped).sum()
         if beta := own.beta:
             difference = logprobs(reference, s.row)[mask].detach() - now
@@ -124,8 +131,8 @@ def test_one_joint_step_equals_plain_pytorch(tmp_path, max_batch_tokens):
 
 def test_sequential_updates_equal_two_plain_steps_with_clipping(tmp_path):
     driver, expected = FixedRounds(ROWS), tiny_llama(TOKENIZER)
-    own = RoleLoss(clip=(0.1, 0.3))
-    trainer = trained(tmp_path, driver, updates="solver_first", solver=own, proposer=own)
+    own = RoleSettings(clip_low=0.1, clip_high=0.3)
+    trainer = trained(tmp_path, driver, updates="sequential", solver=own, proposer=own)
     optimizer = torch.optim.AdamW(expected.parameters(), lr=1e-2, weight_decay=0.0)
     for role in ("solver", "proposer"):
         rows = [s for s in ROWS if s.row.role == role]
@@ -144,20 +151,22 @@ def moved_from_a_saved_model(tmp_path, n=2):
     return reference, models
 
 
-PAPER = {"solver": RoleLoss(0.5, (0.1, 0.3)), "proposer": RoleLoss(0.0, (math.inf, math.inf))}
+PAPER = {
+    "solver": RoleSettings(beta=0.5, clip_low=0.1, clip_high=0.3),
+    "proposer": RoleSettings(clip_low=0.0, clip_high=0.0),
+}
 
 
-@pytest.mark.parametrize("updates", ["joint", "solver_first"])
+@pytest.mark.parametrize("updates", ["joint", "sequential"])
 def test_kl_and_clipping_of_the_solver_are_not_the_proposers(tmp_path, updates):
     reference, (model, expected) = moved_from_a_saved_model(tmp_path)
     driver = FixedRounds(ROWS)
     trainer = trained(tmp_path, driver, model, updates=updates, **PAPER)
     optimizer = torch.optim.AdamW(expected.parameters(), lr=1e-2, weight_decay=0.0)
     old = None if updates == "joint" else True
-    losses = {"solver": PAPER["solver"], "proposer": RoleLoss(0.0, ())}
-    for roles in UPDATES[updates]:
+    for roles in updates_of_round(configured(updates=updates)):
         rows = [s for s in ROWS if s.row.role in roles]
-        loss, norm = plain_step(expected, rows, reference=reference, losses=losses, old=old, optimizer=optimizer)
+        loss, norm = plain_step(expected, rows, reference=reference, losses=PAPER, old=old, optimizer=optimizer)
     assert_same_weights(trainer.model, expected)
     metrics = driver.metrics[0]
     last = "" if updates == "joint" else "proposer/"
@@ -168,7 +177,7 @@ def test_kl_and_clipping_of_the_solver_are_not_the_proposers(tmp_path, updates):
 
 def test_kl_is_the_token_mean_to_the_initial_model(tmp_path):
     reference, (model, expected) = moved_from_a_saved_model(tmp_path)
-    driver, own = FixedRounds(ROWS), RoleLoss(0.5)
+    driver, own = FixedRounds(ROWS), RoleSettings(beta=0.5)
     trainer = trained(tmp_path, driver, model, solver=own, proposer=own)
     plain_step(expected, ROWS, reference=reference, losses={"solver": own, "proposer": own})
     assert_same_weights(trainer.model, expected)
@@ -177,14 +186,13 @@ def test_kl_is_the_token_mean_to_the_initial_model(tmp_path):
 
 def test_a_reference_that_cannot_be_reloaded_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="folder"):
-        trained(tmp_path, FixedRounds(ROWS), solver=RoleLoss(0.1))
+        trained(tmp_path, FixedRounds(ROWS), solver=RoleSettings(beta=0.1))
 
 
 def test_lora_moves_adapters_only_and_keeps_the_base_model_as_reference(tmp_path):
     driver = FixedRounds(ROWS, save=True)
-    settings = UpdateSettings(output_dir=tmp_path, n_rounds=2, lr=1e-2, solver=RoleLoss(0.1), proposer=RoleLoss(0.1))
-    trainer = SelfPlayTrainer(tiny_llama(TOKENIZER), TOKENIZER, driver=driver, settings=settings, lora_rank=2)
-    trainer.train()
+    own = RoleSettings(beta=0.1)
+    trainer = trained(tmp_path, driver, n_rounds=2, solver=own, proposer=own, lora_rank=2)
     state = trainer.model.state_dict()
     before = tiny_llama(TOKENIZER).state_dict()
     base = {name.replace("base_model.model.", "").replace(".base_layer", ""): v for name, v in state.items()}
@@ -209,8 +217,11 @@ def test_checkpoints_are_complete_when_published_and_resume_exactly(tmp_path):
     driver = FixedRounds(ROWS, save=True)
     trained(tmp_path / "parts", driver, n_rounds=2)
     assert {"model.safetensors", "optimizer.pt", "rng_state.pth", "trainer_state.json"} <= set(driver.published[-1])
-    settings = UpdateSettings(output_dir=tmp_path / "parts", n_rounds=4, lr=1e-2)
-    rest = SelfPlayTrainer(tiny_llama(TOKENIZER, seed=9), TOKENIZER, driver=FixedRounds(ROWS), settings=settings)
+    other, settings = (
+        tiny_llama(TOKENIZER, seed=9),
+        {"config": configured(n_rounds=4), "output_dir": tmp_path / "parts"},
+    )
+    rest = SelfPlayTrainer(other, TOKENIZER, driver=FixedRounds(ROWS), **settings)
     rest.train(resume_from_checkpoint=str(tmp_path / "parts" / "checkpoint-2"))
     for a, b in zip(whole.model.parameters(), rest.model.parameters(), strict=True):
         assert torch.equal(a, b)
@@ -227,15 +238,15 @@ def test_checkpoints_are_complete_when_published_and_resume_exactly(tmp_path):
 )
 def test_the_learning_rate_stays_or_falls_to_zero_at_the_last_round(tmp_path, schedule, n_warmup, expected):
     driver = FixedRounds(ROWS)
-    trained(tmp_path, driver, n_rounds=4, lr_schedule=schedule, warmup_steps=n_warmup)
+    trained(tmp_path, driver, n_rounds=4, schedule=schedule, warmup_steps=n_warmup)
     rates = [metrics["learning_rate"] for metrics in driver.metrics]
     assert rates == pytest.approx([1e-2 * share for share in expected], abs=1e-6)
 
 
 def test_a_run_that_gets_longer_goes_on_at_the_rate_of_the_longer_one(tmp_path):
-    trained(tmp_path, FixedRounds(ROWS, save=True), n_rounds=2, lr_schedule="linear")
-    settings = UpdateSettings(output_dir=tmp_path, n_rounds=4, lr=1e-2, lr_schedule="linear")
-    rest = SelfPlayTrainer(tiny_llama(TOKENIZER), TOKENIZER, driver=(driver := FixedRounds(ROWS)), settings=settings)
+    trained(tmp_path, FixedRounds(ROWS, save=True), n_rounds=2, schedule="linear")
+    driver, config = FixedRounds(ROWS), configured(n_rounds=4, schedule="linear")
+    rest = SelfPlayTrainer(tiny_llama(TOKENIZER), TOKENIZER, driver=driver, config=config, output_dir=tmp_path)
     rest.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
     rates = [metrics["learning_rate"] for metrics in driver.metrics]
     assert rates == pytest.approx([0.5e-2, 0.25e-2], abs=1e-6)
@@ -290,8 +301,8 @@ def test_trl_has_the_version_and_signatures_that_the_adapter_was_written_for():
 
 
 def test_trl_returns_the_tensors_that_the_adapter_reads(tmp_path):
-    settings = UpdateSettings(output_dir=tmp_path, n_rounds=1)
-    trainer = SelfPlayTrainer(tiny_llama(TOKENIZER), TOKENIZER, driver=FixedRounds(ROWS), settings=settings)
+    settings = {"config": configured(), "output_dir": tmp_path}
+    trainer = SelfPlayTrainer(tiny_llama(TOKENIZER), TOKENIZER, driver=FixedRounds(ROWS), **settings)
     trainer.pending = [s.row for s in ROWS[:2]]
     out = trainer._generate_and_score_completions([{"prompt": "solver"}] * 2)
     two_dimensional = {"prompt_ids", "prompt_mask", "completion_ids", "completion_mask", "tool_mask"}

@@ -18,7 +18,7 @@ from ssp_env.world.names import N_SINGLE, WORDS
 pytest.importorskip("transformers")
 tyro = pytest.importorskip("tyro")
 
-from agents.hf import HFAgent  # noqa: E402
+from ssp_agents.hf import HFAgent  # noqa: E402
 from training.tiny import traces, warm_start  # noqa: E402
 from training.tiny.vocabulary import SPECIAL, TAGS, build_tokenizer, words  # noqa: E402
 from training.tiny.warm_start import CARD, MIX, WEIGHTS, WarmStartConfig, build_model, command, main, run, save  # noqa: E402

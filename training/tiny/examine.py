@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from agents.hf import HFAgent
+from ssp_agents.hf import HFAgent
 from ssp_env.errors import ConfigError
 from ssp_env.types import Answer, ReadingCase, Sampling, Task, Trajectory
 from ssp_env.world import KINDS, World, WorldConfig

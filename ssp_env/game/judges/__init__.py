@@ -7,16 +7,22 @@ test.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Protocol
 
-from ssp_env.game.judges.exact import ExactJudge, ExactMode, make_exact
-from ssp_env.game.judges.model import ModelJudge, make_model, parse_verdict
+from ssp_env.game.judges.exact import ExactJudge, ExactMode, ExactSettings
+from ssp_env.game.judges.model import ModelJudge, ModelSettings, parse_verdict
 from ssp_env.protocols import AgentOf, Judge
 
-JudgeFactory = Callable[..., Callable[[AgentOf], Judge]]
 
-JUDGES: dict[str, JudgeFactory] = {"exact": make_exact, "model": make_model}
-"""Name to factory. A factory takes the settings as keywords, refuses wrong ones with ``ConfigError``, ``TypeError`` or
-``ValueError`` before anything is loaded, and returns what makes the judge."""
+class JudgeSettings(Protocol):
+    """A frozen dataclass whose fields are what a configuration may set; see ``schema.parse``."""
 
-__all__ = ["JUDGES", "ExactJudge", "ExactMode", "JudgeFactory", "ModelJudge", "parse_verdict"]
+    def build(self, agent_of: AgentOf) -> Judge:
+        """Return the judge."""
+        ...
+
+
+JUDGES: dict[str, type[JudgeSettings]] = {"exact": ExactSettings, "model": ModelSettings}
+"""Name to settings."""
+
+__all__ = ["JUDGES", "ExactJudge", "ExactMode", "JudgeSettings", "ModelJudge", "parse_verdict"]

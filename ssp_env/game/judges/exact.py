@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
-from ssp_env.errors import ConfigError
 from ssp_env.protocols import AgentOf
+from ssp_env.schema import choice
 from ssp_env.text import exact_match, normalize_paper, normalize_unicode
 from ssp_env.types import JudgeCase, Verdict
 
@@ -35,9 +36,7 @@ class ExactJudge:
         Raises:
             ConfigError: If the mode is unknown.
         """
-        if not isinstance(mode, str) or mode not in _NORMALIZERS:
-            raise ConfigError(f"expected a mode out of {sorted(_NORMALIZERS)}, got {mode!r}; name one of these")
-        self._normalizers = _NORMALIZERS[mode]
+        self._normalizers = _NORMALIZERS[choice(mode, _NORMALIZERS, what="mode")]
 
     def judge(self, cases: Sequence[JudgeCase]) -> list[Verdict]:
         """Return one verdict per case; never ``error``."""
@@ -52,11 +51,12 @@ class ExactJudge:
         return Verdict("wrong", self._normalizers[0][0])
 
 
-def make_exact(*, mode: ExactMode = "both") -> Callable[[AgentOf], ExactJudge]:
-    """Check the settings of judge ``exact`` and return what makes it.
+@dataclass(frozen=True, slots=True)
+class ExactSettings:
+    """Settings of judge ``exact``."""
 
-    Raises:
-        ConfigError: If the mode is unknown.
-    """
-    judge = ExactJudge(mode)
-    return lambda agent_of: judge
+    mode: ExactMode = "both"
+
+    def build(self, agent_of: AgentOf) -> ExactJudge:
+        """Return the judge; it asks no agent."""
+        return ExactJudge(self.mode)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from ssp_env.errors import AgentError
@@ -76,14 +76,16 @@ class ModelJudge:
         return fill("paper", "judge", values)
 
 
-def make_model(*, agent: object, mode: ExactMode = "both") -> Callable[[AgentOf], ModelJudge]:
-    """Check the settings of judge ``model`` and return what makes it; ``agent`` describes whom it asks.
+@dataclass(frozen=True, slots=True)
+class ModelSettings:
+    """Settings of judge ``model``; ``agent`` describes whom it asks."""
 
-    Raises:
-        ConfigError: If the mode is unknown.
-    """
-    ExactJudge(mode)
-    return lambda agent_of: ModelJudge(agent_of(agent), mode=mode)
+    agent: str | Mapping[str, object]
+    mode: ExactMode = "both"
+
+    def build(self, agent_of: AgentOf) -> ModelJudge:
+        """Return the judge."""
+        return ModelJudge(agent_of(self.agent), mode=self.mode)
 
 
 def _rule_out_listing(case: JudgeCase, verdict: Verdict) -> Verdict:
