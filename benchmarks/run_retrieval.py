@@ -2,7 +2,7 @@
 
 Reads ``passages_*.jsonl`` and ``questions_multihop.jsonl`` from one folder; each question is used as the query, once.
 The dense index is kept in ``index_dir`` and built only once (about 35 minutes on one core). With ``--reranker`` a
-cross-encoder, for example the one that ``ms_marco.py`` unpacks, orders the best of the hybrid anew.
+cross-encoder, for example the one that ``ms_marco.py`` unpacks, reorders the best of the hybrid.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def time_indexing(paths: list[Path]) -> dict[str, float]:
 def compare(
     retrievers: dict[str, Retriever], questions: list[Question], *, seed: int, n_resamples: int
 ) -> dict[str, object]:
-    """Return the figures of all retrievers, and the differences to BM25 and of the reranker to what it orders anew."""
+    """Return the figures of all retrievers, and the differences to BM25 and of the reranker to what it reorders."""
     rng = np.random.default_rng(seed)
     figures: dict[str, object] = {}
     values: dict[str, dict[str, Floats]] = {}

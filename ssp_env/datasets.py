@@ -1,4 +1,4 @@
-"""Seeds and tasks from JSON Lines: what episodes start from when the world does not provide it.
+"""Answers and tasks from JSON Lines: what episodes start from when the world does not provide it.
 
 A task row is ``{id?, question, answers | golden_answers | answer, kind?}``; an answer row is ``{id?, answer |
 ground_truth, aliases?, n_searches | search_turns?}``, as in the published data of Search-R1, FlashRAG and SSP. A list

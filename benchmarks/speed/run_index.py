@@ -148,7 +148,7 @@ def draw_queries(corpus: JsonlCorpus, n: int) -> list[str]:
 
 
 def build_bm25(corpus: JsonlCorpus) -> tuple[dict[str, object], Retriever]:
-    """Build the lexical index anew."""
+    """Build the lexical index again."""
     for old in corpus.index_dir.glob("bm25-*"):
         shutil.rmtree(old)
     start, cpu_start = time.perf_counter(), time.process_time()

@@ -59,7 +59,7 @@ class SearchSolverEnv(TextEnv):
 
     ## Arguments
     The keys of `ssp_env.config.GameConfig`, all optional: corpus, retriever, index_dir, tools, rules, prompt_set,
-    judge, reader, tasks, seeds. The default is a generated world.
+    judge, reader, tasks, answers. The default is a generated world.
 
     ```python
     gymnasium.make("SearchSolver-v0", corpus="passages.jsonl", tasks="questions.jsonl", rules={"preset": "paper"})

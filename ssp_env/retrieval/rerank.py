@@ -38,7 +38,7 @@ class PairScorer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RerankSettings:
-    """What can be set from a configuration, besides ``base``, the retriever whose results are ordered anew.
+    """What can be set from a configuration, besides ``base``, the retriever whose results are reordered.
 
     Attributes:
         model: Folder of a sentence-transformers cross-encoder.
@@ -105,7 +105,7 @@ def _unchanged(logits: object) -> object:
 
 
 class RerankRetriever:
-    """Orders the best of another retriever anew; see ``protocols.Retriever``.
+    """Reorders the best results of another retriever; see ``protocols.Retriever``.
 
     Scores are the scorer's, rounded to 4 decimals, since models add up the same numbers differently in different
     batches.

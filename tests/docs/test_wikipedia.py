@@ -20,7 +20,7 @@ from ssp_env.build.ingest.vital import MEMBER
 from ssp_env.build.plans import GIB, IndexPlan, plan_bm25, plan_dense
 from ssp_env.retrieval import RETRIEVERS
 from ssp_env.retrieval.faiss_index import KINDS, index_shape
-from tests.docs.test_readme import QUESTIONS
+from tests.docs.pages import QUESTIONS
 from tests.retrieval.test_encoders import model
 
 WIKI_18 = 21_015_324
