@@ -105,7 +105,7 @@ def test_taken_address_is_refused_before_anything_is_loaded(capsys: pytest.Captu
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (["--max-k", "0"], "expected positive limits"),
+        (["--max-k", "0"], "at least 1 for 'max_k' of the server's limits, got 0"),
         (["--retriever", "bm52"], "did you mean 'bm25'"),
         (["--ray-replicas", "-1"], "expected no negative numbers"),
         (["--cache-mb", "-5"], "expected no negative numbers, got --cache-mb -5"),
