@@ -104,7 +104,7 @@ def advice(lines: Sequence[Line]) -> str:
     """Return what may be tried after a run; empty while there is nothing to compare."""
     means = [mean for line in lines if (mean := mean_accuracy(line)) is not None]
     if not means:
-        return "Give held-out questions (--eval-tasks) to see whether the policy improves."
+        return "Give held-out questions (--eval.tasks) to see whether the policy improves."
     if len(means) == 1:
         return ""
     before, after, best = means[0], means[-1], max(means[1:])
@@ -141,9 +141,9 @@ def draw_curves(lines: Sequence[Line], path: Path, *, title: str = "") -> None:
         ("valid_rate", "valid questions"),
         ("proposer_reward", "proposer reward"),
     ):
-        points = [(line["round"], line[key]) for line in lines if line.get(key) is not None]
-        if points:
-            right.plot(*zip(*points, strict=True), label=label, linewidth=1)
+        shown = [(line["round"], line[key]) for line in lines if line.get(key) is not None]
+        if shown:
+            right.plot(*zip(*shown, strict=True), label=label, linewidth=1)
     right.set(title="Self-play", ylabel="share, or mean reward (0 to 1)")
     for axes, top in ((left, 100), (right, 1)):
         axes.set(xlabel="round", ylim=(-0.02 * top, 1.02 * top))
