@@ -104,7 +104,7 @@ def advice(lines: Sequence[Line]) -> str:
     """Return what may be tried after a run; empty while there is nothing to compare."""
     means = [mean for line in lines if (mean := mean_accuracy(line)) is not None]
     if not means:
-        return "Give held-out questions (--eval-tasks) to see whether the policy improves."
+        return "Give held-out questions (--eval.tasks) to see whether the policy improves."
     if len(means) == 1:
         return ""
     before, after, best = means[0], means[-1], max(means[1:])

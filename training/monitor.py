@@ -175,7 +175,7 @@ def _when_lasting(lines: Sequence[Line]) -> str:
     if (_number(lines[-1], "solver_accuracy") or 0.0) > 0.5:
         return "the questions have become too easy: demand more searches (--demanded-searches), or end the run here"
     return (
-        "the questions are too hard: demand fewer searches (--demanded-searches), or solve each more often (--n-solves)"
+        "the questions are too hard: demand fewer searches (--demanded-searches) or solve more often (--game.n-solves)"
     )
 
 
@@ -191,7 +191,9 @@ DETECTORS = {
     "runaway": Detector(
         "questions that nobody solves pay the proposer",
         _runaway,
-        _always(f"pay only for questions that somebody solves (--rule proposer_reward=zero_sum_solved), or {AGAIN}"),
+        _always(
+            f"pay only for questions that somebody solves (--game.rule proposer_reward=zero_sum_solved), or {AGAIN}"
+        ),
         n_rounds=3,
         stops=True,
     ),
@@ -210,14 +212,14 @@ DETECTORS = {
         "over 30 % of the searches repeat one of the same episode and find nothing new",
         _above("repeat_call_rate", 0.3),
         _always(
-            "refuse questions found that way (--rule distinct_queries=true), or allow fewer turns (--rule max_turns=4)"
+            "refuse questions found that way (--game.rule distinct_queries=true), or allow fewer turns (max_turns=4)"
         ),
         spoils=False,
     ),
     "entropy": Detector(
         "a role's entropy left the range of 0.1 to 4 times its start: it has stopped to vary, or become random",
         _entropy,
-        _unless_near_best(f"if entropy/ROLE in metrics.jsonl fell, raise --temperature; if it rose, {AGAIN}"),
+        _unless_near_best(f"if entropy/ROLE in metrics.jsonl fell, raise --sampling.temperature; if it rose, {AGAIN}"),
     ),
 }
 

@@ -71,7 +71,7 @@ def test_the_table_compares_first_last_and_best_evaluation_by_kind_in_points():
 @pytest.mark.parametrize(
     ("shares", "words"),
     [
-        ([], "--eval-tasks"),
+        ([], "--eval.tasks"),
         ([0.5], ""),
         ([0.5, 0.4], "No round beat the start"),
         ([0.5, 0.7, 0.6], "its checkpoint"),
