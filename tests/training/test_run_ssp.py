@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import random
+import re
 import shlex
 import signal
 import subprocess
@@ -21,6 +22,8 @@ from safetensors.torch import load_file  # noqa: E402
 
 from training.command_line import read_command  # noqa: E402
 from training.config import RunConfig  # noqa: E402
+from training.display import advice  # noqa: E402
+from training.monitor import DETECTORS, PATIENCE  # noqa: E402
 from training.progress import Progress  # noqa: E402
 from training.run_ssp import main  # noqa: E402
 
@@ -278,3 +281,17 @@ def test_ctrl_c_ends_with_a_checkpoint_and_tells_how_to_go_on(tmp_path):
     assert "--resume --out" in output
     assert "Traceback" not in output
     assert list((path / "checkpoints").glob("round-*"))
+
+
+def test_every_flag_that_a_warning_or_a_tip_names_exists(capsys):
+    lines = [{"round": i, "zero_variance_share": 1.0} for i in range(PATIENCE)]
+    texts = [detector.remedy(lines) for detector in DETECTORS.values()]
+    texts += [
+        advice([{"round": i, "held_out/x": x} for i, x in enumerate(shares)])
+        for shares in ([], [1, 0], [0, 1, 0], [0, 1])
+    ]
+    named = {flag for text in texts for flag in re.findall(r"--[a-z][a-z.-]*", text)}
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    known = set(re.findall(r"--[a-z][a-z.-]*", capsys.readouterr().out))
+    assert named and named <= known, named - known
