@@ -36,8 +36,15 @@ print(import_s)
 
 EXAMINE = """
 import json, sys
-for name in ("torch", "transformers"):
-    sys.modules[name] = None
+
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("torch", "transformers"):
+            raise ModuleNotFoundError(f"No module named {name!r}")
+
+
+sys.meta_path.insert(0, Absent())
 import gymnasium, ssp_env, ssp_agents
 from ssp_agents.openai_api import OpenAIAgent
 from ssp_agents.scripted import FunctionAgent
@@ -225,7 +232,7 @@ def test_the_wheel_alone_imports_quickly_plays_and_examines(
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     pip = [python, "-m", "pip", "--disable-pip-version-check"]
     install = [*pip, "install", "--quiet", "-c", str(repository / "constraints.txt")]
-    subprocess.run([*install, str(wheel)], check=True, cwd=tmp_path, env=environment)
+    subprocess.run([*install, f"{wheel}[eval]"], check=True, cwd=tmp_path, env=environment)
     play = [python, "-W", "error", "-c", PLAY]
     subprocess.run(play, check=True, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL)
     played = subprocess.run(play, check=True, cwd=tmp_path, env=environment, capture_output=True, text=True)

@@ -151,7 +151,9 @@ def test_no_game_is_shown_where_none_is_asked_for(drive, capsys):
 def test_the_first_examined_round_and_every_better_one_is_saved_and_the_best_stays(drive, monkeypatch):
     shares = iter([0.9, 0.2, 0.5, 0.5, 0.3])
     monkeypatch.setattr("training.driver.evaluate", lambda *_, **__: {"1-hop": next(shares)})
-    driver, folder = drive(eval_questions=1, eval_every=1, checkpoint_every=20, keep_checkpoints=1, n_rounds=4)
+    driver, folder = drive(
+        eval=EvalSettings(questions=1, every=1), checkpoints=CheckpointSettings(every=20, keep=1), n_rounds=4
+    )
     saved = []
     for _ in range(4):
         driver.run_round(ExpertAgent())
