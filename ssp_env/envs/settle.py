@@ -64,18 +64,18 @@ def judged(solves: Sequence[tuple[Game, Trajectory]]) -> list[Solve]:
     return scored
 
 
-def with_solves(state: State, solves: Sequence[Solve]) -> State:
-    """Return the state with further solves."""
+def with_solves(state: State, solves: Sequence[Solve], *, reward: float = 0.0) -> State:
+    """Return the state with further solves, and what the step pays the acting agent."""
     ended = (*state.ended, *(solve for solve, _ in solves))
-    return replace(state, ended=ended, verdicts=(*state.verdicts, *(verdict for _, verdict in solves)))
+    verdicts = (*state.verdicts, *(verdict for _, verdict in solves))
+    return replace(state, ended=ended, verdicts=verdicts, reward=reward)
 
 
 def judge_solves(states: Sequence[State]) -> list[State]:
     """Return the states with their ended solver episode judged and paid."""
     solves = judged([(state.game, state.episode.record()) for state in states])
     return [
-        replace(with_solves(state, [solve]), reward=solve[0].reward or 0.0)
-        for state, solve in zip(states, solves, strict=True)
+        with_solves(state, [solve], reward=solve[0].reward or 0.0) for state, solve in zip(states, solves, strict=True)
     ]
 
 

@@ -99,7 +99,7 @@ class Episode:
         action, end = parse_action(
             text, tools=self.tools, final=self.role.final_tag, max_chars=self.limits.max_action_chars
         )
-        if completion.token_ids:
+        if completion.token_ids or end == len(text):
             return Turn(completion, action)
         return Turn(replace(completion, text=text[:end]), action, dropped=text[end:])
 
